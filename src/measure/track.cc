@@ -21,7 +21,6 @@ void count(Track& track, const SensorInfo& info, Sample next) {
   track.total += a.ticks;
   track.resets += a.reset ? 1 : 0;
   track.gaps += a.ambiguous ? 1 : 0;
-  track.ticks += a.ticks != 0 ? 1 : 0;
   if (a.reset || a.ambiguous) track.unseen += dt;
 }
 
@@ -34,7 +33,6 @@ void integrate(Track& track, Sample next, Duration longest) {
   track.total += track.raw * static_cast<std::uint64_t>(us.count());
   const double change = static_cast<double>(next.raw()) - static_cast<double>(track.raw);
   track.rough += change * change;
-  track.ticks += change != 0 ? 1 : 0;
   if (dt > longest) {
     ++track.gaps;
     track.unseen += dt;
