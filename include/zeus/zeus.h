@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* NOLINTBEGIN(modernize-use-using,readability-identifier-naming): C's own ways. */
+
 #define ZEUS_C_API __attribute__((visibility("default")))
 
 #ifdef __cplusplus
@@ -123,5 +125,7 @@ ZEUS_C_API const char* zeus_version(void);
 #ifdef __cplusplus
 }
 #endif
+
+/* NOLINTEND(modernize-use-using,readability-identifier-naming) */
 
 #endif

@@ -1,0 +1,135 @@
+#include "meter.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+
+namespace zeus::cli {
+namespace {
+
+std::string device_of(const Machine& machine, const SensorInfo& info) {
+  for (const Device& d : machine.devices) {
+    for (const Sensor& s : d.sensors) {
+      if (s.info.domain == info.domain && s.info.name == info.name) return d.info.id;
+    }
+  }
+  return to_string(info.domain);
+}
+
+double seconds(const timeval& t) {
+  return static_cast<double>(t.tv_sec) + static_cast<double>(t.tv_usec) * 1e-6;
+}
+
+}  // namespace
+
+Meter::Meter(Machine machine, Options options)
+    : machine_(machine), problems_(machine.problems), options_(options) {
+  Monitor::Options o;
+  o.period = options.period;
+  o.follow = options.follow;
+  auto monitor = Monitor::open(std::move(machine), o);
+  if (!monitor) {
+    problems_.push_back({"zeus", monitor.error()});
+    return;
+  }
+  monitor_.emplace(std::move(*monitor));
+  for (const SensorInfo& s : monitor_->subject().sensors) {
+    devices_.push_back(device_of(machine_, s));
+  }
+}
+
+const Machine& Meter::machine() const noexcept { return machine_; }
+std::vector<Problem> Meter::problems() const { return problems_; }
+
+void Meter::begin(const std::string& name) {
+  name_ = name;
+  first_.reset();
+  begun_ = ended_ = {};
+  wall_ = std::chrono::system_clock::now();
+  begun_ = Clock::steady().now();
+  if (!monitor_) return;
+  peaks_.assign(devices_.size(), report::kNan);
+  recent_ = peaks_;
+  timeline_.reset();
+  if (const Sampler* sampler = monitor_->sampler()) timeline_.emplace(*sampler, begun_);
+  window_.emplace(monitor_->begin(name));
+}
+
+Duration Meter::patience() const noexcept {
+  using std::chrono::seconds;
+  if (!timeline_) return seconds(60);
+  return std::clamp<Duration>(options_.period * 256, std::chrono::milliseconds(50), seconds(60));
+}
+
+void Meter::drain(const Visit& visit) {
+  if (!timeline_) return;
+  const auto& sampled = monitor_->sampled();
+  const auto& sensors = monitor_->subject().sensors;
+  lost_ += timeline_->drain([&](std::size_t k, const Sample& sample) {
+    if (ended_ != Instant{} && sample.at() > ended_) return;
+    const std::size_t i = sampled[k];
+    report::note_peak(peaks_, i, sensors[i], sample);
+    if (sample.ok()) recent_[i] = static_cast<double>(sample.raw()) * sensors[i].scale;
+    if (visit) visit(devices_[i], sensors[i], sample);
+  });
+}
+
+std::optional<std::size_t> Meter::sensor(std::string_view device, std::string_view name) const {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    if (devices_[i] == device && monitor_->subject().sensors[i].name == name) return i;
+  }
+  return std::nullopt;
+}
+
+double Meter::recent(std::size_t sensor) const noexcept {
+  return sensor < recent_.size() ? recent_[sensor] : report::kNan;
+}
+
+Measurement Meter::close() {
+  Measurement out;
+  (void)monitor_->end(std::move(*window_), out);
+  return out;
+}
+
+Meter::Lap Meter::lap() {
+  if (!monitor_) {
+    const auto now = report::only_time(machine_, name_, begun_, Clock::steady().now(), wall_);
+    return {now, now};
+  }
+  // The next part begins before this one ends: nothing falls between them.
+  Monitor::Window next = monitor_->begin(name_);
+  const Measurement last = close();
+  window_.emplace(std::move(next));
+  if (!first_) first_ = last;
+  return {report::judge(machine_, report::joined(*first_, last), peaks_),
+          report::judge(machine_, last, {})};
+}
+
+report::WindowResult Meter::end(const Visit& visit) {
+  if (!monitor_) {
+    return report::only_time(machine_, name_, begun_, Clock::steady().now(), wall_);
+  }
+  Measurement whole = close();
+  window_.reset();
+  if (first_) whole = report::joined(*first_, whole);
+  ended_ = whole.end;
+  drain(visit);
+  return report::judge(machine_, whole, peaks_);
+}
+
+report::Overhead Meter::overhead() {
+  rusage use{};
+  getrusage(RUSAGE_SELF, &use);
+  report::Overhead out{.cpu_s = seconds(use.ru_utime) + seconds(use.ru_stime),
+                       .period = {},
+                       .effort = {},
+                       .samples_lost = lost_};
+  if (!monitor_) return out;
+  if (const Sampler* sampler = monitor_->sampler()) {
+    out.period = sampler->period();
+    out.effort = sampler->effort();
+  }
+  return out;
+}
+
+}  // namespace zeus::cli

@@ -1,0 +1,4 @@
+#include "options.h"
+namespace zeus::cli {
+void add_sim(CLI::App&, const Globals&, Verbs&) {}
+}

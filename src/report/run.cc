@@ -1,0 +1,223 @@
+#include "report/run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ctime>
+#include <span>
+
+namespace zeus::report {
+namespace {
+
+
+/// The place of `domain`'s sensor of one quantity in the subject.
+std::size_t index_of(const Subject& subject, DomainId domain, Quantity quantity) {
+  const auto& all = subject.sensors;
+  return static_cast<std::size_t>(std::find_if(all.begin(), all.end(),
+                                               [&](const SensorInfo& s) {
+                                                 return s.domain == domain &&
+                                                        s.quantity == quantity;
+                                               }) -
+                                  all.begin());
+}
+
+const Device* owner(const Machine& machine, const SensorInfo& info) {
+  for (const Device& d : machine.devices) {
+    for (const Sensor& s : d.sensors) {
+      if (s.info.domain == info.domain && s.info.name == info.name) return &d;
+    }
+  }
+  return nullptr;
+}
+
+/// Why an estimate has no value, from the flags and the errors at the edges of its sensor.
+std::string why(const Measurement& m, const Estimate& e, std::size_t sensor) {
+  if (has(e.flags, Flag::stalled)) return "its counter did not move in all that time";
+  if (has(e.flags, Flag::below_resolution)) {
+    return "the window is shorter than its counter's step";
+  }
+  if (sensor < m.series.size()) {
+    const auto& s = m.series[sensor];
+    for (const Errc error : {s.end.sample.error(), s.begin.sample.error()}) {
+      if (error != Errc::ok) return std::string("its sensor could not be read: ") + to_string(error);
+    }
+  }
+  return "its sensor was never read in the window";
+}
+
+double peak_of(const Measurement& m, std::size_t sensor, const Peaks& peaks) {
+  Peaks seen = peaks;
+  seen.resize(m.series.size(), kNan);
+  if (sensor >= m.series.size()) return kNan;
+  const auto& s = m.series[sensor];
+  const SensorInfo& info = m.subject->sensors[sensor];
+  for (const Sample& sample : std::span(m.between).subspan(s.first, s.count)) {
+    note_peak(seen, sensor, info, sample);
+  }
+  note_peak(seen, sensor, info, s.begin.sample);
+  note_peak(seen, sensor, info, s.end.sample);
+  return seen[sensor];
+}
+
+DomainResult judge_domain(const Machine& machine, const Measurement& m, DomainId domain,
+                          const Peaks& peaks) {
+  DomainResult r;
+  r.domain = domain;
+  r.energy = estimate(m, domain);
+  const Subject& subject = *m.subject;
+  const auto& roots = subject.domains.roots();
+  r.parent = subject.domains.parent(domain);
+  r.in_total = std::find(roots.begin(), roots.end(), domain) != roots.end();
+  const std::size_t power = index_of(subject, domain, Quantity::power);
+  std::size_t sensor = index_of(subject, domain, Quantity::energy);
+  if (sensor == subject.sensors.size() || r.energy.method == "integrated") sensor = power;
+  if (sensor < subject.sensors.size()) {
+    const SensorInfo& info = subject.sensors[sensor];
+    r.sensor = info.name;
+    r.lineage = info.lineage;
+    r.profile_id = info.profile.id;
+    if (const Device* d = owner(machine, info)) {
+      r.device_id = d->info.id;
+      r.device_index = d->info.index;
+      r.model = d->info.model;
+      r.backend = d->info.backend;
+    }
+  }
+  if (std::isnan(r.energy.value)) r.reason = why(m, r.energy, sensor);
+  const double seconds = std::chrono::duration<double>(m.end - m.begin).count();
+  if (seconds > 0) r.mean_power_w = r.energy.value / seconds;
+  if (power < subject.sensors.size()) r.peak_power_w = peak_of(m, power, peaks);
+  return r;
+}
+
+/// Devices that were chosen but tell neither energy nor power.
+std::vector<std::string> silent(const Machine& machine) {
+  std::vector<std::string> out;
+  for (const Device& d : machine.devices) {
+    const bool tells = std::any_of(d.sensors.begin(), d.sensors.end(), [](const Sensor& s) {
+      return s.info.quantity == Quantity::energy || s.info.quantity == Quantity::power;
+    });
+    if (tells && !d.info.lost) continue;
+    out.push_back(fmt::format("{} {} ({})", to_string(d.info.kind), d.info.index,
+                              d.info.lost ? "lost" : "it tells no energy"));
+  }
+  return out;
+}
+
+}  // namespace
+
+void note_peak(Peaks& peaks, std::size_t sensor, const SensorInfo& info, const Sample& sample) {
+  if (!sample.ok() || sensor >= peaks.size()) return;
+  const double value = static_cast<double>(sample.raw()) * info.scale;
+  if (!(peaks[sensor] >= value)) peaks[sensor] = value;
+}
+
+WindowResult judge(const Machine& machine, const Measurement& m, const Peaks& peaks) {
+  WindowResult out{.name = m.name,
+                   .begin = m.begin,
+                   .end = m.end,
+                   .wall = m.wall,
+                   .self_cost = m.self_cost,
+                   .domains = {},
+                   .total = estimate(m, kNode),
+                   .missing = silent(machine)};
+  for (const DomainId domain : m.subject->domains.all()) {
+    out.domains.push_back(judge_domain(machine, m, domain, peaks));
+    const DomainResult& last = out.domains.back();
+    if (last.in_total && std::isnan(last.energy.value)) {
+      out.missing.push_back(fmt::format("{} ({})", to_string(domain), last.reason));
+    }
+  }
+  return out;
+}
+
+WindowResult only_time(const Machine& machine, std::string name, Instant begin, Instant end,
+                       std::chrono::system_clock::time_point wall) {
+  return {.name = std::move(name),
+          .begin = begin,
+          .end = end,
+          .wall = wall,
+          .self_cost = {},
+          .domains = {},
+          .total = estimate(Measurement{}, kNode),
+          .missing = silent(machine)};
+}
+
+Measurement joined(const Measurement& first, const Measurement& last) {
+  Measurement out = last;
+  out.name = first.name;
+  out.wall = first.wall;
+  out.begin = first.begin;
+  out.self_cost = first.self_cost + last.self_cost;
+  out.between.clear();
+  for (std::size_t i = 0; i < out.series.size() && i < first.series.size(); ++i) {
+    auto& series = out.series[i];
+    series.begin = first.series[i].begin;
+    series.before_begin = first.series[i].before_begin;
+    series.first = out.between.size();
+    for (const Measurement* m : {&first, &last}) {
+      const auto& part = m->series[i];
+      const auto from = m->between.begin() + static_cast<std::ptrdiff_t>(part.first);
+      out.between.insert(out.between.end(), from, from + static_cast<std::ptrdiff_t>(part.count));
+      if (&first == &last) break;
+    }
+    series.count = out.between.size() - series.first;
+  }
+  return out;
+}
+
+const char* to_string(Errc code) noexcept {
+  switch (code) {
+    case Errc::ok: return "ok";
+    case Errc::absent: return "absent";
+    case Errc::denied: return "denied";
+    case Errc::unsupported: return "unsupported";
+    case Errc::lost: return "lost";
+    case Errc::busy: return "busy";
+    case Errc::invalid: return "invalid";
+    case Errc::malformed: return "malformed";
+  }
+  return "malformed";
+}
+
+const char* to_string(DeviceInfo::Kind kind) noexcept {
+  switch (kind) {
+    case DeviceInfo::Kind::gpu: return "gpu";
+    case DeviceInfo::Kind::cpu: return "cpu";
+    case DeviceInfo::Kind::board: return "board";
+  }
+  return "board";
+}
+
+const char* explain(Flag flag) noexcept {
+  switch (flag) {
+    case Flag::none: return "";
+    case Flag::missing: return "not measured, or a part is left out";
+    case Flag::short_window: return "shorter than ten updates of the sensor";
+    case Flag::gap: return "a stretch may have been missed";
+    case Flag::reset: return "the counter started anew: at least this much";
+    case Flag::gain_unknown: return "sensor not calibrated";
+    case Flag::range_unknown: return "no upper bound known";
+    case Flag::integrated: return "from samples of power";
+    case Flag::below_resolution: return "shorter than the counter's step";
+    case Flag::stalled: return "the counter stood still";
+    case Flag::shared: return "others' use of the device is in it";
+    case Flag::disagree: return "counter and sampled power contradict each other";
+  }
+  return "";
+}
+
+std::string iso8601(std::chrono::system_clock::time_point t) {
+  using std::chrono::microseconds;
+  const auto us = std::chrono::floor<microseconds>(t.time_since_epoch()).count();
+  const std::time_t seconds = static_cast<std::time_t>(us >= 0 ? us / 1'000'000
+                                                              : (us - 999'999) / 1'000'000);
+  std::tm tm{};
+  gmtime_r(&seconds, &tm);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", tm.tm_year + 1900,
+                     tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+                     us - static_cast<std::int64_t>(seconds) * 1'000'000);
+}
+
+}  // namespace zeus::report

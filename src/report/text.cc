@@ -1,0 +1,246 @@
+#include "report/text.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/table.h"
+#include "solve/statistics.h"
+
+namespace zeus::report {
+namespace {
+
+using enum Table::Align;
+
+std::string watts(double w) { return std::isfinite(w) ? fmt::format("{:.1f} W", w) : ""; }
+
+/// Twice the standard uncertainty, of the value where the gain is known, else of comparisons.
+double expanded(const Estimate& e) {
+  return 2 * (has(e.flags, Flag::gain_unknown) ? e.u_cmp : e.u_abs);
+}
+
+std::string energy(const Estimate& e) {
+  const double u = expanded(e);
+  const std::string mark = has(e.flags, Flag::gain_unknown) ? "*" : "";
+  return fmt::format("{} J ± {} J{}", rounded(e.value, u), rounded(u, u), mark);
+}
+
+std::string bounds(const Estimate& e) {
+  if (!std::isfinite(e.high)) return fmt::format("at least {} J", rounded(e.low, kNan));
+  return fmt::format("{} to {} J", rounded(e.low, kNan), rounded(e.high, kNan));
+}
+
+std::string notes(const Estimate& e, Style style) {
+  std::vector<const char*> words;
+  for (unsigned bit = 0; bit < 16; ++bit) {
+    const auto flag = static_cast<Flag>(1u << bit);
+    const bool told = flag == Flag::gain_unknown || flag == Flag::range_unknown ||
+                      flag == Flag::integrated || flag == Flag::missing;
+    if (has(e.flags, flag) && (style.verbose || !told)) words.push_back(explain(flag));
+  }
+  return fmt::format("{}", fmt::join(words, "; "));
+}
+
+void add_rows(Table& table, const WindowResult& w, std::optional<DomainId> parent, unsigned depth,
+              Style style) {
+  for (const DomainResult& d : w.domains) {
+    if (d.parent != parent) continue;
+    const std::string name = std::string(2 * std::size_t{depth}, ' ') + to_string(d.domain);
+    if (!d.reason.empty()) {
+      table.row({name, "not measured: " + d.reason, "", watts(d.peak_power_w),
+                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "",
+                 printable(d.model), ""});
+    } else {
+      table.row({name, energy(d.energy), watts(d.mean_power_w), watts(d.peak_power_w),
+                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "",
+                 printable(d.model), notes(d.energy, style)});
+    }
+    add_rows(table, w, d.domain, depth + 1, style);
+  }
+}
+
+/// The total never stands as a plain number where a part of it is missing.
+std::string total(const WindowResult& w) {
+  if (!std::isfinite(w.total.value)) {
+    return w.missing.empty() ? "not measured: nothing on this machine tells energy"
+                             : fmt::format("not measured: {}", fmt::join(w.missing, ", "));
+  }
+  if (w.missing.empty()) return energy(w.total);
+  return fmt::format("incomplete: {} without {}", energy(w.total), fmt::join(w.missing, ", "));
+}
+
+std::string exit_text(const Exit& e) {
+  if (e.signal) return fmt::format("killed by signal {}", *e.signal);
+  return e.code ? fmt::format("exit status {}", *e.code) : "still running";
+}
+
+std::string quoted(const std::vector<std::string>& command) {
+  std::string out;
+  for (const std::string& word : command) {
+    const bool plain = !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?") ==
+                                            std::string::npos;
+    out += (out.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
+  }
+  out = printable(out);
+  if (width(out) <= 100) return out;
+  std::size_t cut = 97;  // Not within a character.
+  while (cut > 0 && (static_cast<unsigned char>(out[cut]) & 0xC0) == 0x80) --cut;
+  return out.substr(0, cut) + "...";
+}
+
+std::string repetitions(const std::vector<Repetition>& runs) {
+  Table each({left, right, left, left});
+  std::vector<double> joules, seconds, power;
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const WindowResult& w = runs[i].window;
+    joules.push_back(w.total.value);
+    seconds.push_back(w.seconds());
+    power.push_back(w.total.value / w.seconds());
+    each.row({fmt::format("run {}", i + 1), fmt::format("{:.3f} s", w.seconds()), total(w),
+              exit_text(runs[i].exit)});
+  }
+  Table all({left, right, right, right, right, right});
+  all.row({"", "mean", "± 95 %", "sd", "min", "max"});
+  const auto add = [&](const char* name, const char* unit, const std::vector<double>& values) {
+    const solve::Summary s = solve::summarize(values);
+    if (s.n == 0) {
+      all.row({name, "not measured"});
+      return;
+    }
+    const auto cell = [&](double v, double u) {
+      return std::isfinite(v) ? rounded(v, u) + ' ' + unit : std::string("one run");
+    };
+    all.row({name, cell(s.mean, s.half_95), cell(s.half_95, s.half_95), cell(s.sd, s.half_95),
+             cell(s.min, s.half_95), cell(s.max, s.half_95)});
+  };
+  add("energy", "J", joules);
+  add("time", "s", seconds);
+  add("power", "W", power);
+  return each.text() + all.text();
+}
+
+std::string overhead(const Run& run) {
+  double measured = 0;
+  Duration cost{};
+  for (const Repetition& r : run.runs) {
+    measured += r.window.seconds();
+    cost += r.window.self_cost;
+  }
+  const Overhead& o = run.overhead;
+  std::string out = fmt::format("zeus itself: {:.1f} ms of CPU", o.cpu_s * 1e3);
+  if (measured > 0) out += fmt::format(" ({:.2f} % of one core)", 100 * o.cpu_s / measured);
+  out += fmt::format(", {:.0f} us at the edges", static_cast<double>(cost.count()) * 1e-3);
+  if (o.period.count() > 0) {
+    out += fmt::format(", {} samples of each sensor every {:g} ms, {} missed", o.effort.ticks,
+                       static_cast<double>(o.period.count()) * 1e-6, o.effort.missed);
+  }
+  if (o.samples_lost > 0) out += fmt::format(", {} overwritten unread", o.samples_lost);
+  return out + '\n';
+}
+
+}  // namespace
+
+std::string energy_text(const DomainResult& d) {
+  return d.reason.empty() ? energy(d.energy) : "not measured: " + d.reason;
+}
+
+std::string rounded(double value, double uncertainty) {
+  if (std::isnan(value)) return "unknown";
+  const double scale = std::isfinite(uncertainty) && uncertainty > 0 ? uncertainty
+                                                                     : std::abs(value) / 100;
+  if (!(scale > 0) || !std::isfinite(scale)) return fmt::format("{:g}", value);
+  const int decimals = std::clamp(1 - static_cast<int>(std::floor(std::log10(scale))), 0, 9);
+  return fmt::format("{:.{}f}", value, decimals);
+}
+
+std::string printable(std::string_view text) {
+  std::string out(text);
+  for (char& c : out) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
+  }
+  return out;
+}
+
+std::string bold(std::string_view text, Style style) {
+  return style.color ? fmt::format("\x1b[1m{}\x1b[0m", text) : std::string(text);
+}
+
+std::string simulated(const std::optional<Simulation>& simulation, Style style) {
+  if (!simulation) return "";
+  return bold(fmt::format("SIMULATED (scenario {})", printable(simulation->scenario)), style) +
+         ": no number here is of a real machine\n";
+}
+
+std::string to_text(const std::vector<Problem>& problems, Style style) {
+  if (problems.empty()) return "";
+  std::string out = bold("not available", style) + '\n';
+  for (const Problem& p : problems) {
+    out += fmt::format("  {}: {} [{}]\n", printable(p.where), printable(p.error.detail),
+                       to_string(p.error.code));
+  }
+  return out;
+}
+
+std::string to_text(std::string_view kind, const Selection& selection,
+                    const std::vector<DeviceInfo>& devices) {
+  std::vector<std::string> which;
+  for (const std::string& id : selection.ids) {
+    const auto it = std::find_if(devices.begin(), devices.end(),
+                                 [&](const DeviceInfo& d) { return d.id == id; });
+    which.push_back(it == devices.end() ? id : std::to_string(it->index));
+  }
+  std::string out = fmt::format("{}: {} (by {})\n", kind,
+                                which.empty() ? "none" : fmt::format("{}", fmt::join(which, ", ")),
+                                printable(selection.source));
+  for (const Problem& p : selection.problems) {
+    out += fmt::format("  note: {}\n", printable(p.error.detail));
+  }
+  return out;
+}
+
+std::string to_text(const WindowResult& w, Style style) {
+  Table table({left, left, right, right, left, left, left, left});
+  table.row({"domain", "energy", "mean", "peak", "how", style.verbose ? "bound" : "", "device", ""});
+  add_rows(table, w, std::nullopt, 0, style);
+  std::string out = w.domains.empty() ? "" : table.text();
+  out += bold("  total  ", style) + total(w) + '\n';
+  const bool starred = std::any_of(w.domains.begin(), w.domains.end(), [](const DomainResult& d) {
+    return has(d.energy.flags, Flag::gain_unknown) && d.reason.empty();
+  });
+  if (std::isfinite(w.total.value) && w.missing.empty()) {
+    out += fmt::format("  energy-delay product  {:.4g} J s\n", w.edp_js());
+  }
+  if (w.domains.empty()) return out;
+  if (starred) {
+    out += "  ± is 2 standard uncertainties; * the sensor is not calibrated: without its gain, for "
+           "comparing runs on it\n";
+  } else {
+    out += "  ± is 2 standard uncertainties, the sensor's gain included\n";
+  }
+  return out;
+}
+
+std::string to_text(const Run& run, Style style) {
+  std::string out = fmt::format("{} {}\n", bold("zeus run", style), quoted(run.command));
+  out += simulated(run.host.simulation, style);
+  if (!run.runs.empty()) {
+    const Repetition& last = run.runs.back();
+    if (run.runs.size() > 1) {
+      out += repetitions(run.runs);
+      out += fmt::format("{} {}\n", bold("last run", style),
+                         run.warmup > 0 ? fmt::format("(after {} to warm up)", run.warmup) : "");
+    }
+    out += fmt::format("  time   {:.3f} s, {}\n", last.window.seconds(), exit_text(last.exit));
+    out += to_text(last.window, style);
+  }
+  for (const auto& [kind, selection] : run.selections) {
+    const std::string name = kind == "gpu" ? "GPUs" : kind == "cpu" ? "CPUs" : kind;
+    out += to_text(name, selection, run.devices);
+  }
+  out += to_text(run.problems, style);
+  return out + overhead(run);
+}
+
+}  // namespace zeus::report
