@@ -133,8 +133,8 @@ Verdict Machine::consult(std::size_t call, Fault::Target target, int device,
   const Ns t = state_.now();
   each_fault([&](const Fault& f, std::size_t number) {
     const bool zone = target == Fault::Target::zone;
-    if (f.target != target || (f.device >= 0 && device >= 0 && f.device != device) || t < f.from ||
-        t >= f.until || (zone ? std::strcmp(f.file, file) != 0 : !f.calls.has(call))) {
+    if (f.target != target || (f.device >= 0 && f.device != device) || t < f.from || t >= f.until ||
+        (zone ? std::strcmp(f.file, file) != 0 : !f.calls.has(call))) {
       return;
     }
     if (f.every != 0 || f.after_calls != 0) {

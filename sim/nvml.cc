@@ -178,6 +178,7 @@ abi::Return energy(const Ref& r, const sim::Verdict& v, const std::optional<sim:
   const auto index = static_cast<int>(r.index);
   const bool is_energy = f.field == abi::kFieldTotalEnergy || f.field == abi::kFieldEnergy;
   const bool is_power = f.field == abi::kFieldPowerAverage || f.field == abi::kFieldPowerInstant;
+  const unsigned scope = r.m.scenario().nvml->scopes ? f.scope : abi::kScopeGpu;
   timespec wall{};
   clock_gettime(CLOCK_REALTIME, &wall);
   f.timestamp = wall.tv_sec * 1'000'000LL + wall.tv_nsec / 1000;
@@ -188,8 +189,8 @@ abi::Return energy(const Ref& r, const sim::Verdict& v, const std::optional<sim:
   if (is_energy) {
     const sim::Verdict v = r.m.consult(sim::call("field:energy"), sim::Fault::Target::gpu, index);
     f.type = abi::kUnsignedLongLong;
-    const bool module = f.field == abi::kFieldEnergy && f.scope == abi::kScopeModule;
-    if (!module && f.scope != abi::kScopeGpu) return;
+    const bool module = f.field == abi::kFieldEnergy && scope == abi::kScopeModule;
+    if (!module && scope != abi::kScopeGpu) return;
     f.result = v.code != 0 ? v.code
                            : energy(r, v, module ? r.gpu.module_energy : r.gpu.energy, f.value.u64);
   } else if (is_power) {
@@ -197,14 +198,14 @@ abi::Return energy(const Ref& r, const sim::Verdict& v, const std::optional<sim:
     const bool average = f.field == abi::kFieldPowerAverage;
     if (v.code != 0) {
       f.result = v.code;
-    } else if (f.scope == abi::kScopeGpu) {
+    } else if (scope == abi::kScopeGpu) {
       f.result = power(r, v, average ? r.gpu.power_average : r.gpu.power_instant, f.value.u32);
-    } else if (f.scope == abi::kScopeModule) {
+    } else if (scope == abi::kScopeModule) {
       f.result = power(r, v, r.gpu.module_power, f.value.u32);
-    } else if (f.scope == abi::kScopeMemory && average) {
+    } else if (scope == abi::kScopeMemory && average) {
       f.result = power(r, v, r.gpu.memory_power, f.value.u32);
     }
-  } else if (f.field >= 187 && f.field <= 192 && f.scope == abi::kScopeGpu && r.gpu.limit) {
+  } else if (f.field >= 187 && f.field <= 192 && scope == abi::kScopeGpu && r.gpu.limit) {
     const double set = r.m.limit_watts(r.index);  // 187 min, 188 max, 189 default, 190 and 192 set.
     f.value.u32 = milliwatts(f.field == 187   ? r.gpu.limit->min
                              : f.field == 188 ? r.gpu.limit->max

@@ -24,6 +24,7 @@ void read_nvml(Problems& problems, const toml::table& table, Nvml& out) {
   r.read("driver", out.driver);
   r.read("nvml", out.version);
   r.read("cuda", out.cuda);
+  r.read("scopes", out.scopes);
   r.duration("latency", out.latency);
   std::string library = "new", control = "root";
   r.read("library", library);

@@ -92,6 +92,7 @@ struct Nvml {
   Ns latency = 0;
   bool old = false;  ///< The library of a driver that lacks newer symbols.
   Control control = Control::root;
+  bool scopes = true;  ///< Without, a field answers for the GPU whatever scope is asked.
 };
 
 struct Scenario {

@@ -1,4 +1,4 @@
-"""Foreign clients on the simulated machine. ZEUS_BIN names the command line to use."""
+"""Foreign clients on the simulated machine. ZEUS_BUILD names the build to use."""
 
 import json
 import os
@@ -13,8 +13,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 @pytest.fixture(scope="session")
 def zeus() -> str:
-    binary = pathlib.Path(os.environ.get("ZEUS_BIN", ROOT / "build" / "dev" / "bin" / "zeus"))
-    assert binary.exists(), f"there is no {binary}; build it or set ZEUS_BIN"
+    build = pathlib.Path(os.environ.get("ZEUS_BUILD", ROOT / "build" / "release"))
+    binary = build / "bin" / "zeus"
+    assert binary.exists(), f"there is no {binary}; build it or set ZEUS_BUILD"
     return str(binary)
 
 

@@ -20,6 +20,7 @@ struct Api {
   std::string words(abi::Return r) const;  ///< "Not Supported (NVML code 3)".
 
   Library lib;
+  Optional<const char*()> sim_session{lib, "zeus_sim_session"};  // Only a simulated library has it.
   Required<abi::Init> init{lib, {"nvmlInit_v2", "nvmlInit"}};
   Required<abi::Init> shutdown{lib, "nvmlShutdown"};
   Required<abi::GetCount> count{lib, {"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"}};

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <filesystem>
 #include <iterator>
 #include <utility>
 #include <vector>
@@ -116,8 +117,18 @@ DeviceInfo identify(Session& session, unsigned index, const Facts& system) {
   return info;
 }
 
+std::optional<Simulation> simulation(const Api& api) {
+  const char* folder = api.sim_session ? api.sim_session() : nullptr;
+  if (folder == nullptr) return std::nullopt;
+  // A session's folder is named "SCENARIO-PID-NUMBER".
+  std::string scenario = std::filesystem::path(folder).filename().string();
+  for (int part = 0; part < 2; ++part) scenario = scenario.substr(0, scenario.rfind('-'));
+  return Simulation{std::move(scenario), folder, "none"};
+}
+
 Facts system_facts(const Api& api) {
   Facts facts;
+  if (const auto simulated = simulation(api)) add_fact(facts, "simulated", simulated->scenario);
   add_fact(facts, "driver", version(api.driver_version));
   add_fact(facts, "nvml", version(api.nvml_version));
   int cuda = 0;  // 12040 is 12.4.

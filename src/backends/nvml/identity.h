@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -12,7 +13,10 @@ std::string normal_pci(std::string_view address);
 
 using Facts = decltype(DeviceInfo::facts);
 
-/// What is the same for all GPUs: "driver", "nvml", "cuda".
+/// Set where the library is a simulated one, by whatever way it came to be loaded.
+std::optional<Simulation> simulation(const Api& api);
+
+/// What is the same for all GPUs: "driver", "nvml", "cuda", and "simulated" where it is so.
 Facts system_facts(const Api& api);
 
 /// Who GPU `index` is. Anything that it does not tell stays empty; a GPU that tells not even its
