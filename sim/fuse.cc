@@ -1,7 +1,5 @@
 #include <fcntl.h>
-#include <poll.h>
 #include <spawn.h>
-#include <sys/eventfd.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -16,7 +14,9 @@
 #define FUSE_USE_VERSION 35
 #include <fuse.h>
 #include <fuse_lowlevel.h>
+#include <poll.h>
 #include <pthread.h>
+#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -26,6 +26,7 @@
 #include <map>
 #include <mutex>
 #include <thread>
+#include <vector>
 #endif
 
 namespace zeus::sim {
@@ -59,41 +60,29 @@ Result<std::unique_ptr<FileServer>> serve_fuse(const Machine&, const fs::path&) 
 
 namespace {
 
-// Descriptors of /dev/fuse that a forked child must not keep: with them open, a file system whose
-// server was killed would let its readers wait for ever.
-constexpr int kMounts = 64;
-std::atomic<int> channels[kMounts];  // descriptor + 1; 0: free
+// ThreadSanitizer cannot start threads in the child of a threaded process.
+#ifdef __SANITIZE_THREAD__
+constexpr int kThreads = 1;
+#else
+constexpr int kThreads = 4;
+#endif
 
-void remember(int fd) {
-  static const bool once = [] {
-    return ::pthread_atfork(nullptr, nullptr, [] {
-             for (auto& c : channels) {
-               if (const int held = c.exchange(0); held != 0) ::close(held - 1);
-             }
-           }) == 0;
-  }();
-  static_cast<void>(once);
-  for (auto& c : channels) {
-    int free = 0;
-    if (c.compare_exchange_strong(free, fd + 1)) return;
-  }
-}
-
-void forget(int fd) {
-  for (auto& c : channels) {
-    int held = fd + 1;
-    if (c.compare_exchange_strong(held, 0)) return;
-  }
-}
-
-class FuseFiles final : public FileServer {
+class FuseTree {
  public:
-  FuseFiles(const Machine& machine, fs::path folder)
+  FuseTree(const Machine& machine, fs::path folder)
       : machine_(machine), folder_(std::move(folder)) {
     for (Entry& e : powercap_tree(machine.scenario())) entries_.emplace("/" + e.path, std::move(e));
   }
+  ~FuseTree() {
+    if (fuse_ == nullptr) return;
+    ::fuse_unmount(fuse_);
+    ::fuse_destroy(fuse_);
+  }
+  FuseTree(const FuseTree&) = delete;
+  FuseTree& operator=(const FuseTree&) = delete;
 
-  Status mount() {
+  /// Answers 0 or an errno.
+  int mount() {
     const fuse_operations operations = make_operations();
     std::string options = "fsname=zeus-sim,default_permissions";
     if (::geteuid() == 0) options += ",allow_other";
@@ -102,30 +91,23 @@ class FuseFiles final : public FileServer {
     fuse_args args = FUSE_ARGS_INIT(3, arguments);
     fuse_ = ::fuse_new(&args, &operations, sizeof operations, this);
     ::fuse_opt_free_args(&args);
-    if (fuse_ == nullptr) return Error{Errc::unsupported, 0, "libfuse does not start"};
+    if (fuse_ == nullptr) return ENOSYS;
     if (::fuse_mount(fuse_, folder_.c_str()) != 0) {
-      const Error e = file_error("mount on", folder_, errno);
+      const int e = errno != 0 ? errno : EIO;
       ::fuse_destroy(fuse_);
       fuse_ = nullptr;
       return e;
     }
-    fd_ = ::fuse_session_fd(::fuse_get_session(fuse_));
-    ::fcntl(fd_, F_SETFD, FD_CLOEXEC);
-    remember(fd_);
-    ::fcntl(fd_, F_SETFL, O_NONBLOCK);
-    stop_ = Fd(::eventfd(0, EFD_CLOEXEC));
-    for (std::thread& t : threads_) t = std::thread([this] { serve(); });
-    return ok();
+    ::fcntl(::fuse_session_fd(::fuse_get_session(fuse_)), F_SETFL, O_NONBLOCK);
+    return 0;
   }
 
-  ~FuseFiles() override {
-    if (fuse_ == nullptr) return;
-    const std::uint64_t one = 1;
-    static_cast<void>(!::write(stop_.get(), &one, sizeof one));
-    for (std::thread& t : threads_) t.join();
-    forget(fd_);
-    ::fuse_unmount(fuse_);
-    ::fuse_destroy(fuse_);
+  /// Until nobody holds the other end of `life`, or somebody unmounts.
+  void serve(int life) {
+    std::vector<std::thread> others;  // So that a read that blocks, blocks nobody else.
+    for (int i = 0; i < kThreads - 1; ++i) others.emplace_back([this, life] { loop(life); });
+    loop(life);
+    for (std::thread& t : others) t.join();
   }
 
  private:
@@ -139,16 +121,13 @@ class FuseFiles final : public FileServer {
 
   // Our own loop, because libfuse's can only be woken by a request, which somebody must then
   // answer.
-  void serve() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  void loop(int life) {
     fuse_session* const session = ::fuse_get_session(fuse_);
     fuse_buf buffer{};
-    pollfd events[] = {{fd_, POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+    pollfd events[] = {{::fuse_session_fd(session), POLLIN, 0}, {life, POLLIN, 0}};
     while (!::fuse_session_exited(session)) {
       if (::poll(events, 2, -1) < 0 && errno != EINTR) break;
-      if ((events[1].revents & POLLIN) != 0) break;
+      if (events[1].revents != 0) break;
       const int n = ::fuse_session_receive_buf(session, &buffer);
       if (n == -EINTR || n == -EAGAIN) continue;  // Another thread was faster.
       if (n <= 0) break;                          // Unmounted.
@@ -157,7 +136,7 @@ class FuseFiles final : public FileServer {
     std::free(buffer.mem);
   }
 
-  static FuseFiles& self() { return *static_cast<FuseFiles*>(::fuse_get_context()->private_data); }
+  static FuseTree& self() { return *static_cast<FuseTree*>(::fuse_get_context()->private_data); }
 
   const Entry* find(const char* path) const {
     const auto it = entries_.find(path);
@@ -262,17 +241,107 @@ class FuseFiles final : public FileServer {
   fs::path folder_;
   std::map<std::string, Entry> entries_;
   fuse* fuse_ = nullptr;
-  int fd_ = -1;
-  Fd stop_;
-  std::thread threads_[4];  // So that a read that blocks, blocks nobody else.
+};
+
+// In the server process: everything of the host but memory is let go of.
+[[noreturn]] void serve_alone(const Machine& machine, const fs::path& folder, int life, int ready) {
+  sigset_t all;
+  sigfillset(&all);
+  ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+  ::prctl(PR_SET_NAME, "zeus-sim-files");
+  const auto low = static_cast<unsigned>(std::min(life, ready)),
+             high = static_cast<unsigned>(std::max(life, ready));
+  const int null = ::open("/dev/null", O_RDWR);
+  for (const int standard : {0, 1, 2}) ::dup2(null, standard);
+  if (low > 3) ::close_range(3, low - 1, 0);
+  if (high > low + 1) ::close_range(low + 1, high - 1, 0);
+  ::close_range(high + 1, ~0U, 0);
+  static_cast<void>(!::chdir("/"));
+  {
+    FuseTree tree(machine, folder);
+    const int e = tree.mount();
+    if (::write(ready, &e, sizeof e) == sizeof e && e == 0) tree.serve(life);
+  }
+  ::_exit(0);
+}
+
+// Ends of pipes that a forked child must not keep: the server lives as long as anybody holds one.
+constexpr int kServers = 64;
+std::atomic<int> lives[kServers];  // descriptor + 1; 0: free
+
+void remember(int fd) {
+  static const bool once = [] {
+    return ::pthread_atfork(nullptr, nullptr, [] {
+             for (auto& l : lives) {
+               if (const int held = l.exchange(0); held != 0) ::close(held - 1);
+             }
+           }) == 0;
+  }();
+  static_cast<void>(once);
+  for (auto& l : lives) {
+    int free = 0;
+    if (l.compare_exchange_strong(free, fd + 1)) return;
+  }
+}
+
+void forget(int fd) {
+  for (auto& l : lives) {
+    int held = fd + 1;
+    if (l.compare_exchange_strong(held, 0)) return;
+  }
+}
+
+// The file system lives in a process of its own. Were it a thread of ours, a kill could catch
+// another of our threads inside a read that nobody is left to answer, and not even SIGKILL ends
+// that. The process belongs to init, so that the host's wait() never meets it; it ends, and
+// unmounts, when our end of a pipe is closed, however we die.
+class FuseProcess final : public FileServer {
+ public:
+  Status start(const Machine& machine, const fs::path& folder) {
+    int life[2], ready[2];
+    if (::pipe2(life, O_CLOEXEC) != 0) return file_error("serve", folder, errno);
+    const Fd their_life(life[0]);
+    Fd our_life(life[1]);
+    if (::pipe2(ready, O_CLOEXEC) != 0) return file_error("serve", folder, errno);
+    ready_ = Fd(ready[0]);
+    Fd their_ready(ready[1]);
+    const pid_t child = ::fork();
+    if (child < 0) return file_error("serve", folder, errno);
+    if (child == 0) {
+      ::setsid();
+      if (::fork() == 0) serve_alone(machine, folder, life[0], ready[1]);
+      ::_exit(0);
+    }
+    while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR) {
+    }
+    their_ready = Fd();
+    int e = EIO;
+    if (::read(ready_.get(), &e, sizeof e) != sizeof e) e = EIO;
+    if (e != 0) return file_error("mount on", folder, e);
+    life_ = std::move(our_life);
+    remember(life_.get());
+    return ok();
+  }
+
+  ~FuseProcess() override {
+    if (life_.get() < 0) return;
+    forget(life_.get());
+    life_ = Fd();
+    char end = 0;  // Comes when the server has unmounted and is gone.
+    while (::read(ready_.get(), &end, 1) < 0 && errno == EINTR) {
+    }
+  }
+
+ private:
+  Fd life_, ready_;
 };
 
 }  // namespace
 
 Result<std::unique_ptr<FileServer>> serve_fuse(const Machine& machine, const fs::path& folder) {
   if (::access("/dev/fuse", R_OK | W_OK) != 0) return file_error("open", "/dev/fuse", errno);
-  auto server = std::make_unique<FuseFiles>(machine, folder);
-  if (Status mounted = server->mount(); !mounted) return mounted.error();
+  auto server = std::make_unique<FuseProcess>();
+  if (Status started = server->start(machine, folder); !started) return started.error();
   return std::unique_ptr<FileServer>(std::move(server));
 }
 

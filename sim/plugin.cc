@@ -35,6 +35,9 @@ __attribute__((visibility("default"))) simulation::Open zeus_sim_open;
 __attribute__((visibility("default"))) simulation::Close zeus_sim_close;
 
 int zeus_sim_open(const char* what, simulation::Opened* out, char* error, std::size_t length) {
+  if (what == nullptr || out == nullptr) {
+    return fail({zeus::Errc::invalid, 0, "name a simulated machine"}, error, length);
+  }
   try {
     auto session = zeus::sim::Session::create(what);
     if (!session) return fail(session.error(), error, length);

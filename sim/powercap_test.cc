@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 
 #include "base/files.h"
@@ -145,6 +146,33 @@ TEST_P(PowercapTest, LeavesNothingMountedWhenItsOwnerIsKilled) {
   for (const auto& e : fs::recursive_directory_iterator(tree_.root())) {
     EXPECT_NE(e.path().filename(), "root") << e.path();
   }
+}
+
+// Served by a thread of the owner, the read would have nobody left to answer it, for ever.
+TEST_P(PowercapTest, LetsItsOwnerDieInTheMiddleOfARead) {
+  tree_.write("slow.toml",
+              std::string(kZones) + "[[fault]]\nzone = \"intel-rapl:0\"\nblock = \"300ms\"\n");
+  int begun[2];
+  ASSERT_EQ(::pipe(begun), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    auto s = Session::create((tree_.root() / "slow.toml").string());
+    if (!s) ::_exit(1);
+    const Fd fd(
+        ::open(((*s)->root() / "sys/class/powercap/intel-rapl:0/energy_uj").c_str(), O_RDONLY));
+    char buffer[32] = "x";
+    if (::write(begun[1], buffer, 1) != 1) ::_exit(1);
+    while (true) static_cast<void>(!::pread(fd.get(), buffer, sizeof buffer, 0));
+  }
+  char byte = 0;
+  EXPECT_EQ(::read(begun[0], &byte, 1), 1);
+  ::usleep(50'000);
+  ::kill(pid, SIGKILL);
+  int status = 0;
+  EXPECT_EQ(::waitpid(pid, &status, 0), pid);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  ::close(begun[0]);
+  ::close(begun[1]);
 }
 
 INSTANTIATE_TEST_SUITE_P(By, PowercapTest, testing::Values("fuse", "plain"),

@@ -104,16 +104,23 @@ void remove_parts(const fs::path& folder) {
   fs::remove_all(folder / "lib", ec);
 }
 
+// What is kept for questions about the truth: a day, and not more than the youngest hundred.
 void collect(const fs::path& sessions) {
+  constexpr std::size_t kMost = 100;
   std::error_code ec;
+  std::vector<std::pair<fs::file_time_type, fs::path>> ended;
   for (const std::string& name : zeus::list(sessions)) {
     const fs::path folder = sessions / name;
     if (!fs::is_directory(folder, ec)) continue;
     const Fd lock(take_lock(folder / "lock", 0));
-    const bool old = fs::file_time_type::clock::now() - fs::last_write_time(folder, ec) > kKept;
     if (lock.get() < 0 && fs::exists(folder / "lock", ec)) continue;  // It lives.
     if (fs::exists(folder / "root", ec) || fs::exists(folder / "lib", ec)) remove_parts(folder);
-    if (old) fs::remove_all(folder, ec);
+    ended.emplace_back(fs::last_write_time(folder, ec), folder);
+  }
+  std::sort(ended.rbegin(), ended.rend());
+  const auto oldest = fs::file_time_type::clock::now() - kKept;
+  for (std::size_t i = 0; i < ended.size(); ++i) {
+    if (i >= kMost || ended[i].first < oldest) fs::remove_all(ended[i].second, ec);
   }
 }
 

@@ -53,8 +53,9 @@ class State {
   DeviceState& device(std::size_t i) const noexcept;
   /// The segment that held at `t`; the oldest known for instants before it.
   Segment at(std::size_t device, Ns t) const noexcept;
-  /// The next segment after the one at `t`, if one is published.
+  /// The newest segment, which may begin in a moment only.
   Segment last(std::size_t device) const noexcept;
+  /// Whether the log has forgotten what held at `t`.
   bool too_old(std::size_t device, Ns t) const noexcept;
 
   /// Publishes a segment that begins a little in the future. `change` turns the last segment into

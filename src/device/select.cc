@@ -176,6 +176,9 @@ void keep_only(Machine& machine, Kind kind, const Selection& selection) {
       kept.push_back(std::move(d));
     } else if (place(d) != std::ssize(selection.ids)) {
       chosen.push_back(std::move(d));
+    } else {
+      std::erase_if(machine.problems,
+                    [&](const Problem& p) { return p.where.find(d.info.id) != std::string::npos; });
     }
   }
   std::stable_sort(chosen.begin(), chosen.end(),

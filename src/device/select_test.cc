@@ -93,7 +93,11 @@ TEST(KeepOnly, DropsTheOthersWithTheirDomainsAndKeepsTheOrderOfTheChoice) {
   machine.devices.push_back({{.kind = Kind::cpu, .backend = "rapl", .id = "package-0"}, {}, {}});
   auto chosen = named_devices(machine, Kind::gpu, "3,1").value();
   chosen.shared = {machine.devices[1].info.id};
+  for (const Device& d : machine.devices) {
+    machine.problems.push_back({"nvml " + d.info.id + " energy", {Errc::unsupported, 0, ""}});
+  }
   keep_only(machine, Kind::gpu, chosen);
+  EXPECT_EQ(machine.problems.size(), 3u);  // Of two GPUs and the CPU.
   ASSERT_EQ(machine.devices.size(), 3u);
   EXPECT_EQ(machine.devices[0].info.index, 3u);
   EXPECT_EQ(machine.devices[1].info.index, 1u);

@@ -4,6 +4,7 @@
 #include <cerrno>
 
 #include "support/powercap.h"
+#include "support/simulated.h"
 
 namespace zeus {
 namespace {
@@ -111,6 +112,35 @@ TEST(RaplErrors, KeepTheNumberOfTheSystemAndLoseOnlyTheirZone) {
   EXPECT_NE(problem_at(machine, "rapl intel-rapl:0")->error.detail.find("Input/output error"),
             std::string::npos);
   EXPECT_EQ(problem_at(machine, "rapl intel-rapl:1")->error.vendor, EISDIR);
+}
+
+// field failure 24
+TEST(RaplErrors, OfEachKindTellTheirNumber) {
+  constexpr const char* kZones = R"(
+[[zone]]
+path = "intel-rapl:0"
+name = "package-0"
+power = { kind = "constant", watts = 100 }
+[[zone]]
+path = "intel-rapl:1"
+name = "package-1"
+power = { kind = "constant", watts = 100 }
+)";
+  for (const int number : {ENODATA, EIO, ENODEV}) {
+    test::Simulated sim(kZones);
+    if (sim.session().files() != "fuse") GTEST_SKIP() << "needs /dev/fuse";
+    sim::Fault fault;
+    fault.target = sim::Fault::Target::zone;
+    fault.what = sim::Fault::What::error_number;
+    fault.device = 0;
+    fault.calls = sim::calls_named("read");
+    fault.code = number;
+    ASSERT_TRUE(sim.session().fault(fault));
+    const Machine machine = sim.open(rapl::kBackend);
+    EXPECT_EQ(machine.devices.size(), 1u);
+    ASSERT_EQ(machine.problems.size(), 1u) << test::sentences(machine);
+    EXPECT_EQ(machine.problems[0].error.vendor, number);
+  }
 }
 
 // field failure 25
