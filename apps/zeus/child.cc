@@ -67,14 +67,14 @@ Signals::Signals() {
   sigemptyset(&held_);
   const auto hold = [this](int signal) {
     // What was ignored when this process began (nohup) stays ignored, here and in the child.
-    struct sigaction now{};
+    struct sigaction now {};
     sigaction(signal, nullptr, &now);
     if (now.sa_handler != SIG_IGN || signal == SIGCHLD) sigaddset(&held_, signal);
   };
   for (const int s : kEnding) hold(s);
   for (const int s : kOthers) hold(s);
   pthread_sigmask(SIG_BLOCK, &held_, &before_);
-  struct sigaction act{};
+  struct sigaction act {};
   act.sa_handler = SIG_DFL;  // With SIG_IGN a child's status would be lost.
   sigaction(SIGCHLD, &act, &child_before_);
   act.sa_handler = SIG_IGN;
@@ -102,7 +102,8 @@ Result<Child> Child::prepare(const std::vector<std::string>& command, const Sign
                              const Enter& enter) {
   int gate[2] = {-1, -1}, news[2] = {-1, -1};
   if (::pipe2(gate, O_CLOEXEC) != 0 || ::pipe2(news, O_CLOEXEC) != 0) {
-    return Error{Errc::busy, errno, "cannot make a pipe: " + std::generic_category().message(errno)};
+    return Error{Errc::busy, errno,
+                 "cannot make a pipe: " + std::generic_category().message(errno)};
   }
   const pid_t pid = ::fork();
   if (pid == 0) {
@@ -204,8 +205,8 @@ Child::Ended Child::wait(const Signals& signals, std::chrono::nanoseconds interv
     forward(*signal);
     if (!asks_to_end(signal->number)) continue;
     const auto since = now - asked_at;
-    const bool again = ended.asked != 0 && since > kSameRequest &&
-                       (!signal->from_terminal || since < kInARow);
+    const bool again =
+        ended.asked != 0 && since > kSameRequest && (!signal->from_terminal || since < kInARow);
     if (again) {
       ended.abandoned = true;
       ended.asked = signal->number;

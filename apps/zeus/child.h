@@ -35,7 +35,8 @@ class Signals {
 
  private:
   sigset_t held_{}, before_{};
-  struct sigaction child_before_{}, pipe_before_{};
+  struct sigaction child_before_ {
+  }, pipe_before_{};
 };
 
 /// True for INT, TERM, HUP and QUIT: somebody wants this to end.

@@ -40,7 +40,7 @@ std::vector<fs::path> files() {
     if (fs::is_regular_file(path, none)) out.push_back(path);
   };
   // What stands in a folder of somebody else must not steer this user's command.
-  struct stat s{};
+  struct stat s {};
   if (stat("zeus.toml", &s) == 0 && (s.st_uid == geteuid() || s.st_uid == 0)) add("zeus.toml");
   const auto xdg = environment("XDG_CONFIG_HOME");
   const auto home = environment("HOME");
@@ -90,9 +90,8 @@ class File {
       const std::string name(key.str());
       if (const toml::table* inner = node.as_table()) {
         const auto subs = app.get_subcommands([](const CLI::App*) { return true; });
-        const auto sub = std::find_if(subs.begin(), subs.end(), [&](const CLI::App* s) {
-          return s->get_name() == name;
-        });
+        const auto sub = std::find_if(subs.begin(), subs.end(),
+                                      [&](const CLI::App* s) { return s->get_name() == name; });
         if (sub == subs.end()) unknown(key, node, app, where);
         check(*inner, **sub, where + name + ".");
         continue;
@@ -149,8 +148,8 @@ class File {
 
   [[noreturn]] void wrong(const toml::node& node, const CLI::Option* option,
                           std::string_view wanted) const {
-    throw UsageError(fmt::format("{}, line {}: \"{}\" must be {}", path_,
-                                 node.source().begin.line, option->get_single_name(), wanted));
+    throw UsageError(fmt::format("{}, line {}: \"{}\" must be {}", path_, node.source().begin.line,
+                                 option->get_single_name(), wanted));
   }
 
   std::string path_;

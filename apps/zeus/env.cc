@@ -1,3 +1,5 @@
+#include "report/env.h"
+
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <unistd.h>
@@ -7,7 +9,6 @@
 
 #include "options.h"
 #include "output.h"
-#include "report/env.h"
 #include "version.h"
 
 namespace zeus::cli {
@@ -22,8 +23,8 @@ bool tells(const Machine& machine, DeviceInfo::Kind kind, std::optional<Scope> s
   return std::any_of(machine.devices.begin(), machine.devices.end(), [&](const Device& d) {
     return !d.info.lost && d.info.kind == kind &&
            std::any_of(d.sensors.begin(), d.sensors.end(), [&](const Sensor& s) {
-             const bool energetic = s.info.quantity == Quantity::energy ||
-                                    s.info.quantity == Quantity::power;
+             const bool energetic =
+                 s.info.quantity == Quantity::energy || s.info.quantity == Quantity::power;
              return energetic && (!scope || s.info.domain.scope == *scope);
            });
   });
@@ -75,10 +76,9 @@ int env(const Globals& globals, const std::string& required) {
                           .problems = machine.problems,
                           .selections = {{"gpu", visible_gpus(machine, environment)}},
                           .unmet = unmet(machine, required)};
-  const std::string text = globals.json
-                               ? report::dump(report::to_json(out), true)
-                               : report::to_text(out, file ? report::Style{}
-                                                           : globals.style(STDOUT_FILENO));
+  const std::string text =
+      globals.json ? report::dump(report::to_json(out), true)
+                   : report::to_text(out, file ? report::Style{} : globals.style(STDOUT_FILENO));
   if (file) {
     Status written = file->write(text);
     if (written) written = file->commit();

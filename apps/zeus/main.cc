@@ -28,9 +28,10 @@ std::string sentence(const CLI::App& app, const CLI::ParseError& e, const Global
     const auto rest = app.remaining(true);
     const std::string what = rest.empty() ? e.what() : rest.front();
     if (globals.command.empty() && !what.starts_with("-") && verb.ends_with("run")) {
-      return fmt::format("does not know what \"{}\" is; the command to run goes behind --, as in "
-                         "{} -- {}",
-                         what, verb, what);
+      return fmt::format(
+          "does not know what \"{}\" is; the command to run goes behind --, as in "
+          "{} -- {}",
+          what, verb, what);
     }
     return fmt::format("does not know \"{}\"; {} --help lists what there is", what, verb);
   }

@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace zeus::cli {
 namespace {
@@ -51,6 +52,7 @@ void Meter::begin(const std::string& name) {
   peaks_.assign(devices_.size(), report::kNan);
   recent_ = peaks_;
   timeline_.reset();
+  fresh_ = true;
   if (const Sampler* sampler = monitor_->sampler()) timeline_.emplace(*sampler, begun_);
   window_.emplace(monitor_->begin(name));
 }
@@ -65,13 +67,15 @@ void Meter::drain(const Visit& visit) {
   if (!timeline_) return;
   const auto& sampled = monitor_->sampled();
   const auto& sensors = monitor_->subject().sensors;
-  lost_ += timeline_->drain([&](std::size_t k, const Sample& sample) {
+  const std::size_t lost = timeline_->drain([&](std::size_t k, const Sample& sample) {
     if (ended_ != Instant{} && sample.at() > ended_) return;
     const std::size_t i = sampled[k];
     report::note_peak(peaks_, i, sensors[i], sample);
     if (sample.ok()) recent_[i] = static_cast<double>(sample.raw()) * sensors[i].scale;
     if (visit) visit(devices_[i], sensors[i], sample);
   });
+  // The tick that was under way when the window began is not in it, but looks lost.
+  lost_ += std::exchange(fresh_, false) ? lost - std::min(lost, sampled.size()) : lost;
 }
 
 std::optional<std::size_t> Meter::sensor(std::string_view device, std::string_view name) const {

@@ -68,6 +68,7 @@ class Meter {
   Instant begun_{}, ended_{};
   std::chrono::system_clock::time_point wall_;
   std::size_t lost_ = 0;
+  bool fresh_ = true;  // Nothing has been drained of this window.
 };
 
 }  // namespace zeus::cli

@@ -90,8 +90,9 @@ struct Watch {
     return out;
   }
   int nothing() const {
-    fmt::print(stderr, "zeus: cannot monitor: nothing chosen here tells energy or power; zeus env "
-                       "says why\n");
+    fmt::print(stderr,
+               "zeus: cannot monitor: nothing chosen here tells energy or power; zeus env "
+               "says why\n");
     return kFailed;
   }
 
@@ -142,18 +143,21 @@ struct Row {
   DomainId domain;
 };
 
-std::vector<Row> rows(const Watch& watch, std::string_view domain) {
+const PowerDomain& power_domain(std::string_view name) {
   const auto* wanted = std::find_if(std::begin(kPowerDomains), std::end(kPowerDomains),
-                                    [&](const PowerDomain& d) { return d.name == domain; });
-  if (wanted == std::end(kPowerDomains)) {
-    throw UsageError(fmt::format("does not know the power domain \"{}\"; there are device_instant, "
-                                 "device_average, memory_average",
-                                 domain));
-  }
+                                    [name](const PowerDomain& d) { return d.name == name; });
+  if (wanted != std::end(kPowerDomains)) return *wanted;
+  throw UsageError(
+      fmt::format("does not know the power domain \"{}\"; there are device_instant, "
+                  "device_average, memory_average",
+                  name));
+}
+
+std::vector<Row> rows(const Watch& watch, const PowerDomain& wanted) {
   std::vector<Row> out;
   for (const Device& d : watch.meter->machine().devices) {
     if (d.info.kind != DeviceInfo::Kind::gpu) continue;
-    for (const std::string_view name : wanted->sensors) {
+    for (const std::string_view name : wanted.sensors) {
       const auto i = watch.meter->sensor(d.info.id, name);
       if (!i) continue;
       out.push_back({fmt::format("GPU{}", d.info.index), *i,
@@ -204,12 +208,13 @@ int power(const Globals& globals, const MonitorOptions& options) {
   if (options.period < std::chrono::milliseconds(10)) {
     throw UsageError("--update-period must be at least 10ms");
   }
+  const PowerDomain& domain = power_domain(options.domain);
   const Signals signals;
   Lines lines(globals);
   const Duration pace = std::min<Duration>(options.period, std::chrono::milliseconds(100));
   Watch watch(globals, options, {pace, Monitor::Follow::power});
   if (!watch.meter->measures()) return watch.nothing();
-  const std::vector<Row> gpus = rows(watch, options.domain);
+  const std::vector<Row> gpus = rows(watch, domain);
   if (gpus.empty()) {
     fmt::print(stderr, "zeus: cannot monitor: no chosen GPU tells {}; zeus env lists the sensors\n",
                options.domain);
@@ -242,16 +247,19 @@ void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs) {
   };
   auto* joules = verb->add_subcommand("energy", "Print the energy at the end");
   add(joules);
-  joules->footer("Examples:\n  zeus monitor energy --gpu-indices 0 1\n"
-                 "  zeus monitor energy --duration 60s --json");
-  auto* watts = verb->add_subcommand("power", "Print the power of each GPU, and the totals at the "
-                                              "end");
+  joules->footer(
+      "Examples:\n  zeus monitor energy --gpu-indices 0 1\n"
+      "  zeus monitor energy --duration 60s --json");
+  auto* watts = verb->add_subcommand("power",
+                                     "Print the power of each GPU, and the totals at the "
+                                     "end");
   add(watts);
   add_duration(watts, "--update-period", options->period, "Time between lines (default: 1.0)");
   watts->add_option("--power-domain", options->domain,
                     "device_instant (default), device_average or memory_average");
-  watts->footer("Examples:\n  zeus monitor power --update-period 0.5\n"
-                "  zeus monitor power --json --duration 10s > power.jsonl");
+  watts->footer(
+      "Examples:\n  zeus monitor power --update-period 0.5\n"
+      "  zeus monitor power --json --duration 10s > power.jsonl");
   verbs.emplace_back(joules, [&globals, options] { return energy(globals, *options); });
   verbs.emplace_back(watts, [&globals, options] { return power(globals, *options); });
 }

@@ -37,9 +37,10 @@ Selection at_positions(const Machine& machine, const std::vector<std::size_t>& p
   out.ids.clear();
   for (const std::size_t i : positions) {
     if (i >= visible.ids.size()) {
-      throw UsageError(fmt::format("cannot use --gpu-indices {}: {} GPUs are visible (by {}); the "
-                                   "first is 0",
-                                   i, visible.ids.size(), visible.source));
+      throw UsageError(
+          fmt::format("cannot use --gpu-indices {}: {} GPUs are visible (by {}); the "
+                      "first is 0",
+                      i, visible.ids.size(), visible.source));
     }
     if (std::find(out.ids.begin(), out.ids.end(), visible.ids[i]) == out.ids.end()) {
       out.ids.push_back(visible.ids[i]);
@@ -65,7 +66,7 @@ Selection choose_cpus(const Machine& machine, const Choice& choice, const Global
     throw UsageError("--cpus and --no-cpu contradict each other; keep one of them");
   }
   if (choice.no_cpu) return named(machine, Kind::cpu, "none", "--no-cpu");
-  if (choice.cpus.empty()) return named(machine, Kind::cpu, "all", "default");
+  if (choice.cpus.empty()) return named(machine, Kind::cpu, "all", "all CPUs");
   return named(machine, Kind::cpu, choice.cpus, source_of(globals, "cpus", choice.cpus));
 }
 

@@ -74,7 +74,7 @@ Result<OutputFile> OutputFile::open(const std::string& path) {
   out.temporary_ = std::move(name);
   const mode_t mask = ::umask(0);
   ::umask(mask);
-  struct stat s{};
+  struct stat s {};
   const bool exists = ::stat(out.path_.c_str(), &s) == 0;
   (void)::fchmod(out.fd_, exists ? s.st_mode & 0777u : 0666u & ~mask);
   return out;

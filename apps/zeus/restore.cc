@@ -37,9 +37,10 @@ int restore(const Globals& globals, const std::string& folder) {
   const fs::path journal = folder.empty() ? standard_journal() : fs::path(folder);
   std::error_code error;
   if (!folder.empty() && !fs::is_directory(journal, error)) {
-    throw UsageError(fmt::format("cannot read the journal {}: it is no folder; name another with "
-                                 "--journal",
-                                 folder));
+    throw UsageError(
+        fmt::format("cannot read the journal {}: it is no folder; name another with "
+                    "--journal",
+                    folder));
   }
   const std::size_t before = leases(journal);
   const Machine machine = open_machine(globals);

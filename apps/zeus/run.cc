@@ -81,8 +81,9 @@ std::string live_line(const Meter::Lap& lap) {
   const std::string joules = std::isfinite(all.total.value)
                                  ? fmt::format("{:.1f} J", all.total.value)
                                  : std::string("no energy measured");
-  return out + fmt::format("| {}, {}{}\n", watts(lap.since_last.domains.empty() ? report::kNan : now),
-                           joules, all.missing.empty() ? "" : " (incomplete)");
+  return out + fmt::format("| {}, {}{}\n",
+                           watts(lap.since_last.domains.empty() ? report::kNan : now), joules,
+                           all.missing.empty() ? "" : " (incomplete)");
 }
 
 class Runner {
@@ -131,15 +132,14 @@ class Runner {
       return std::nullopt;
     }
     const Meter::Visit visit = counted ? timeline_.visit(meter_->begun()) : Meter::Visit{};
-    Instant shown = meter_->begun();
+    Instant next_live = meter_->begun() + options_.live;
     const auto ended = child->wait(signals_, interval(), [&] {
       meter_->drain(visit);
       timeline_.flush();
       const Instant now = Clock::steady().now();
-      if (options_.live.count() > 0 && now - shown >= options_.live) {
-        shown = now;
-        (void)write_all(STDERR_FILENO, live_line(meter_->lap()));
-      }
+      if (options_.live.count() == 0 || now < next_live) return;
+      next_live += (1 + (now - next_live) / options_.live) * options_.live;
+      (void)write_all(STDERR_FILENO, live_line(meter_->lap()));
     });
     report::Repetition result{meter_->end(visit), ended.exit};
     timeline_.flush();
@@ -157,10 +157,9 @@ class Runner {
 
   int deliver(int status) {
     const std::string text =
-        globals_.json
-            ? report::dump(report::to_json(report_), true)
-            : report::to_text(report_, out_ ? report::Style{false, globals_.verbose}
-                                            : globals_.style(STDERR_FILENO));
+        globals_.json ? report::dump(report::to_json(report_), true)
+                      : report::to_text(report_, out_ ? report::Style{false, globals_.verbose}
+                                                      : globals_.style(STDERR_FILENO));
     if (!out_) {
       (void)write_all(STDERR_FILENO, text);
       return status;

@@ -45,8 +45,9 @@ int list(const Globals& globals) {
 
 int run(const Globals& globals, const std::string& what) {
   if (globals.command.empty()) {
-    throw UsageError("has nothing to run; the command goes behind --, as in zeus sim run h100x8 -- "
-                     "nvidia-smi");
+    throw UsageError(
+        "has nothing to run; the command goes behind --, as in zeus sim run h100x8 -- "
+        "nvidia-smi");
   }
   const Signals signals;
   auto session = sim::Session::create(what);
@@ -84,9 +85,9 @@ std::optional<std::size_t> device_of(const std::vector<sim::DeviceEntry>& all,
   }
   for (const sim::DeviceEntry& d : all) {
     if (d.kind != Kind::zone) continue;
-    if (claim.scope == "package" ? d.id == package && !package.empty()
-                                 : d.name == claim.scope && (claim.scope == "psys" ||
-                                                             d.id.starts_with(package + ":"))) {
+    if (claim.scope == "package"
+            ? d.id == package && !package.empty()
+            : d.name == claim.scope && (claim.scope == "psys" || d.id.starts_with(package + ":"))) {
       return d.device;
     }
   }
@@ -132,10 +133,10 @@ int truth_of_session(const Globals& globals, const std::string& folder, std::int
                     {"begin_monotonic_ns", begin},
                     {"end_monotonic_ns", end},
                     {"devices", all}};
-  deliver(globals,
-          globals.json ? report::dump(out, true)
-                       : report::simulated(Simulation{scenario, folder, ""},
-                                           globals.style(STDOUT_FILENO)) + table.text());
+  deliver(globals, globals.json ? report::dump(out, true)
+                                : report::simulated(Simulation{scenario, folder, ""},
+                                                    globals.style(STDOUT_FILENO)) +
+                                      table.text());
   return 0;
 }
 
@@ -150,8 +151,9 @@ int truth(const Globals& globals, const TruthOptions& options) {
   }
   if (!options.report.empty()) return truth_of_report(globals, options.report);
   if (options.begin < 0 || options.end < options.begin) {
-    throw UsageError("--session needs --begin and --end in nanoseconds of the monotonic clock, the "
-                     "end not before the begin");
+    throw UsageError(
+        "--session needs --begin and --end in nanoseconds of the monotonic clock, the "
+        "end not before the begin");
   }
   return truth_of_session(globals, options.session, options.begin, options.end);
 }
@@ -168,8 +170,9 @@ void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs) {
   const auto what = std::make_shared<std::string>();
   runs->add_option("scenario", *what, "A name, a file, or the folder of a running session")
       ->required();
-  runs->footer("Examples:\n  zeus sim run h100x8 -- python train.py\n"
-               "  zeus sim run ./mine.toml -- zeus env");
+  runs->footer(
+      "Examples:\n  zeus sim run h100x8 -- python train.py\n"
+      "  zeus sim run ./mine.toml -- zeus env");
   verbs.emplace_back(runs, [&globals, what] { return run(globals, *what); });
 
   auto* exact = verb->add_subcommand("truth", "The exact energy beside what was measured");
@@ -178,9 +181,10 @@ void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs) {
   exact->add_option("--session", options->session, "Folder of a session")->type_name("DIR");
   exact->add_option("--begin", options->begin, "Monotonic nanoseconds")->type_name("INT");
   exact->add_option("--end", options->end, "Monotonic nanoseconds")->type_name("INT");
-  exact->footer("Examples:\n"
-                "  zeus --host sim:square run --json -o run.json -- sleep 5\n"
-                "  zeus sim truth run.json       exit status 1 if a value is off by more than 2 u");
+  exact->footer(
+      "Examples:\n"
+      "  zeus --host sim:square run --json -o run.json -- sleep 5\n"
+      "  zeus sim truth run.json       exit status 1 if a value is off by more than 2 u");
   verbs.emplace_back(exact, [&globals, options] { return truth(globals, *options); });
 }
 

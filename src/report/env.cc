@@ -117,8 +117,7 @@ Json to_json(const Environment& env) {
               {"zeus", env.version},
               {"host", to_json(env.host)},
               {"permissions",
-               {{"euid", env.euid},
-                {"knobs", env.host.simulation.has_value() || env.euid == 0}}}};
+               {{"euid", env.euid}, {"knobs", env.host.simulation.has_value() || env.euid == 0}}}};
   out["devices"] = Json::array();
   for (const Device& d : env.devices) {
     Json device = to_json(d.info);

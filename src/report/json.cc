@@ -149,11 +149,16 @@ Json to_json(const Selection& s) {
 Json to_json(const DeviceInfo& d) {
   Json facts = Json::object();
   for (const auto& [name, value] : d.facts) facts[name] = value;
-  return {{"kind", to_string(d.kind)}, {"index", d.index},
-          {"model", d.model},          {"id", d.id},
-          {"backend", d.backend},      {"pci", d.pci.empty() ? Json(nullptr) : Json(d.pci)},
-          {"lost", d.lost},            {"partitioned", d.partitioned},
-          {"partitions", d.partitions}, {"facts", facts}};
+  return {{"kind", to_string(d.kind)},
+          {"index", d.index},
+          {"model", d.model},
+          {"id", d.id},
+          {"backend", d.backend},
+          {"pci", d.pci.empty() ? Json(nullptr) : Json(d.pci)},
+          {"lost", d.lost},
+          {"partitioned", d.partitioned},
+          {"partitions", d.partitions},
+          {"facts", facts}};
 }
 
 Json to_json(const Problem& p) {
@@ -185,10 +190,9 @@ Json to_json(const Run& run) {
     out["summary"] = {
         {"energy_j", summary_json(run.runs, [](const auto& r) { return r.window.total.value; })},
         {"duration_s", summary_json(run.runs, [](const auto& r) { return r.window.seconds(); })},
-        {"mean_power_w", summary_json(run.runs,
-                                      [](const auto& r) {
-                                        return r.window.total.value / r.window.seconds();
-                                      })},
+        {"mean_power_w",
+         summary_json(run.runs,
+                      [](const auto& r) { return r.window.total.value / r.window.seconds(); })},
         {"domains_energy_j", domain_summaries(run.runs)}};
   } else {
     out["summary"] = nullptr;

@@ -10,7 +10,6 @@
 namespace zeus::report {
 namespace {
 
-
 /// The place of `domain`'s sensor of one quantity in the subject.
 std::size_t index_of(const Subject& subject, DomainId domain, Quantity quantity) {
   const auto& all = subject.sensors;
@@ -40,7 +39,8 @@ std::string why(const Measurement& m, const Estimate& e, std::size_t sensor) {
   if (sensor < m.series.size()) {
     const auto& s = m.series[sensor];
     for (const Errc error : {s.end.sample.error(), s.begin.sample.error()}) {
-      if (error != Errc::ok) return std::string("its sensor could not be read: ") + to_string(error);
+      if (error != Errc::ok)
+        return std::string("its sensor could not be read: ") + to_string(error);
     }
   }
   return "its sensor was never read in the window";
@@ -211,12 +211,12 @@ const char* explain(Flag flag) noexcept {
 std::string iso8601(std::chrono::system_clock::time_point t) {
   using std::chrono::microseconds;
   const auto us = std::chrono::floor<microseconds>(t.time_since_epoch()).count();
-  const std::time_t seconds = static_cast<std::time_t>(us >= 0 ? us / 1'000'000
-                                                              : (us - 999'999) / 1'000'000);
+  const std::time_t seconds =
+      static_cast<std::time_t>(us >= 0 ? us / 1'000'000 : (us - 999'999) / 1'000'000);
   std::tm tm{};
   gmtime_r(&seconds, &tm);
-  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", tm.tm_year + 1900,
-                     tm.tm_mon + 1, tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z", tm.tm_year + 1900, tm.tm_mon + 1,
+                     tm.tm_mday, tm.tm_hour, tm.tm_min, tm.tm_sec,
                      us - static_cast<std::int64_t>(seconds) * 1'000'000);
 }
 

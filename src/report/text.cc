@@ -79,8 +79,8 @@ std::string exit_text(const Exit& e) {
 std::string quoted(const std::vector<std::string>& command) {
   std::string out;
   for (const std::string& word : command) {
-    const bool plain = !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?") ==
-                                            std::string::npos;
+    const bool plain =
+        !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?") == std::string::npos;
     out += (out.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
   }
   out = printable(out);
@@ -148,8 +148,8 @@ std::string energy_text(const DomainResult& d) {
 
 std::string rounded(double value, double uncertainty) {
   if (std::isnan(value)) return "unknown";
-  const double scale = std::isfinite(uncertainty) && uncertainty > 0 ? uncertainty
-                                                                     : std::abs(value) / 100;
+  const double scale =
+      std::isfinite(uncertainty) && uncertainty > 0 ? uncertainty : std::abs(value) / 100;
   if (!(scale > 0) || !std::isfinite(scale)) return fmt::format("{:g}", value);
   const int decimals = std::clamp(1 - static_cast<int>(std::floor(std::log10(scale))), 0, 9);
   return fmt::format("{:.{}f}", value, decimals);
@@ -191,7 +191,7 @@ std::string to_text(std::string_view kind, const Selection& selection,
                                  [&](const DeviceInfo& d) { return d.id == id; });
     which.push_back(it == devices.end() ? id : std::to_string(it->index));
   }
-  std::string out = fmt::format("{}: {} (by {})\n", kind,
+  std::string out = fmt::format("{}: {} ({})\n", kind,
                                 which.empty() ? "none" : fmt::format("{}", fmt::join(which, ", ")),
                                 printable(selection.source));
   for (const Problem& p : selection.problems) {
@@ -202,7 +202,8 @@ std::string to_text(std::string_view kind, const Selection& selection,
 
 std::string to_text(const WindowResult& w, Style style) {
   Table table({left, left, right, right, left, left, left, left});
-  table.row({"domain", "energy", "mean", "peak", "how", style.verbose ? "bound" : "", "device", ""});
+  table.row(
+      {"domain", "energy", "mean", "peak", "how", style.verbose ? "bound" : "", "device", ""});
   add_rows(table, w, std::nullopt, 0, style);
   std::string out = w.domains.empty() ? "" : table.text();
   out += bold("  total  ", style) + total(w) + '\n';
@@ -214,8 +215,9 @@ std::string to_text(const WindowResult& w, Style style) {
   }
   if (w.domains.empty()) return out;
   if (starred) {
-    out += "  ± is 2 standard uncertainties; * the sensor is not calibrated: without its gain, for "
-           "comparing runs on it\n";
+    out +=
+        "  ± is 2 standard uncertainties; * the sensor is not calibrated: without its gain, for "
+        "comparing runs on it\n";
   } else {
     out += "  ± is 2 standard uncertainties, the sensor's gain included\n";
   }

@@ -50,10 +50,14 @@ const char* yes_no(bool b) { return b ? "yes" : "NO"; }
 
 Json judged_json(const Judged& j) {
   const auto answer = [&](bool b) { return j.judged() ? Json(b) : Json(nullptr); };
-  return {{"domain", j.claim.domain},       {"truth_j", number(j.claim.truth_j)},
-          {"energy_j", number(j.claim.energy_j)}, {"u_abs_j", number(j.claim.u_j)},
-          {"error_j", number(j.error_j)},   {"error_relative", number(j.error_rel)},
-          {"within_2u", answer(j.within_2u)}, {"within_bound", answer(j.within_bound)}};
+  return {{"domain", j.claim.domain},
+          {"truth_j", number(j.claim.truth_j)},
+          {"energy_j", number(j.claim.energy_j)},
+          {"u_abs_j", number(j.claim.u_j)},
+          {"error_j", number(j.error_j)},
+          {"error_relative", number(j.error_rel)},
+          {"within_2u", answer(j.within_2u)},
+          {"within_bound", answer(j.within_bound)}};
 }
 
 }  // namespace
@@ -125,7 +129,8 @@ std::string to_text(const Verdict& v, Style style) {
   const auto add = [&](const Judged& j) {
     const Claim& c = j.claim;
     if (!j.judged()) {
-      table.row({c.domain, std::isfinite(c.truth_j) ? fmt::format("{:.4f} J", c.truth_j) : "unknown",
+      table.row({c.domain,
+                 std::isfinite(c.truth_j) ? fmt::format("{:.4f} J", c.truth_j) : "unknown",
                  std::isfinite(c.energy_j) ? fmt::format("{:.4f} J", c.energy_j) : "not measured"});
       return;
     }
