@@ -115,20 +115,26 @@ std::optional<Target> target(const Machine& machine, abi::Device device) noexcep
 
 namespace {
 
+// What a name means. A fault of one GPU strikes who asks for that GPU, and nobody else.
 abi::Return find(std::size_t call, const char* text, abi::Device* device, auto&& matches) {
   if (text == nullptr || device == nullptr) return abi::kInvalidArgument;
-  return on_system(call, [&](Machine& m, const Verdict&) -> abi::Return {
-    for (std::size_t i = 0; i < m.scenario().gpus.size(); ++i) {
-      const Gpu& gpu = m.scenario().gpus[i];
-      if (matches(gpu)) return give(device, handle(i));
+  const Machine* const m = current();
+  if (m == nullptr) return abi::kUninitialized;
+  const auto found = [&]() -> std::optional<Target> {
+    for (std::size_t i = 0; i < m->scenario().gpus.size(); ++i) {
+      const Gpu& gpu = m->scenario().gpus[i];
+      if (matches(gpu)) return Target{i, -1};
       for (std::size_t j = 0; j < gpu.mig.size(); ++j) {
         if (gpu.mig[j] == text && call == sim::call("nvmlDeviceGetHandleByUUID")) {
-          return give(device, handle(i, static_cast<int>(j)));
+          return Target{i, static_cast<int>(j)};
         }
       }
     }
-    return abi::kNotFound;
-  });
+    return std::nullopt;
+  }();
+  const Verdict v = m->consult(call, Fault::Target::gpu, found ? static_cast<int>(found->gpu) : -1);
+  if (v.code != 0) return v.code;
+  return found ? give(device, handle(found->gpu, found->mig)) : abi::kNotFound;
 }
 
 struct PciParts {

@@ -308,6 +308,50 @@ code = 27
   EXPECT_EQ(n.call<abi::GetString>("nvmlDeviceGetName", d, name, 96U), abi::kNotReady);
 }
 
+TEST_F(NvmlTest, FaultOfOneGpuStrikesOnlyWhatConcernsIt) {
+  const auto s = start(kTwo);
+  const Library n(*s);
+  ASSERT_EQ(n.init(), abi::kSuccess);
+  const std::string first = s->devices()[0].uuid, second = s->devices()[1].uuid;
+  char text[96];
+  unsigned count = 0;
+  abi::Device d = nullptr;
+  const auto by_uuid = [&](const std::string& uuid) {
+    return n.call<abi::GetHandleByText>("nvmlDeviceGetHandleByUUID", uuid.c_str(), &d);
+  };
+  const auto of_the_system = [&] {
+    std::vector<abi::Return> out{
+        n.init(), n.call<abi::GetCount>("nvmlDeviceGetCount_v2", &count),
+        n.call<abi::GetSystemString>("nvmlSystemGetDriverVersion", text, 96U)};
+    if (out[0] == abi::kSuccess) out.push_back(n.shutdown());
+    return out;
+  };
+  Fault f;
+  f.device = 1;
+  f.calls = calls_named("all");
+  f.code = abi::kGpuIsLost;
+  f.after_calls = 1;  // What does not concern it is not counted either.
+  const auto one = s->fault(f);
+  ASSERT_TRUE(one);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(of_the_system(), std::vector<abi::Return>(4, abi::kSuccess));
+    EXPECT_EQ(by_uuid(first), abi::kSuccess);
+    EXPECT_EQ(by_uuid("GPU-of-nobody"), abi::kNotFound);
+    EXPECT_EQ(n.energy(n.gpu(0)).first, abi::kSuccess);
+  }
+  EXPECT_EQ(by_uuid(second), abi::kSuccess);
+  EXPECT_EQ(by_uuid(second), abi::kGpuIsLost);
+  EXPECT_EQ(n.call<abi::GetHandle>("nvmlDeviceGetHandleByIndex_v2", 1U, &d), abi::kGpuIsLost);
+  s->remove_fault(*one);
+
+  f.device = -1;
+  f.after_calls = 0;
+  ASSERT_TRUE(s->fault(f));
+  EXPECT_EQ(of_the_system(), std::vector<abi::Return>(3, abi::kGpuIsLost));
+  EXPECT_EQ(by_uuid(first), abi::kGpuIsLost);
+  EXPECT_EQ(by_uuid("GPU-of-nobody"), abi::kGpuIsLost);
+}
+
 TEST_F(NvmlTest, FailsAsATestSaysAndRecovers) {
   const auto s = start(kTwo);
   const Library n(*s);

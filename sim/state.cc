@@ -72,6 +72,7 @@ Result<State> State::create(const std::filesystem::path& file, const Scenario& s
   if (::ftruncate(fd.get(), static_cast<off_t>(size)) != 0) return file_error("grow", file, errno);
   void* const map = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, fd.get(), 0);
   if (map == MAP_FAILED) return file_error("map", file, errno);
+  ::madvise(map, size, MADV_RANDOM);  // Mostly holes: reading ahead would fill them with zeros.
 
   State state(static_cast<std::byte*>(map), size);
   Header& h = *new (map) Header{};

@@ -15,7 +15,10 @@ std::size_t Timeline::drain(const Visit& visit) {
     const std::size_t n = sampler_->copy(i, seen_[i], Instant::max(), scratch_);
     for (const Sample& s : std::span(scratch_).first(n)) visit(i, s);
     if (n > 0) seen_[i] = scratch_[n - 1].at();
-    if (ticks > ticks_ + n) lost += static_cast<std::size_t>(ticks - ticks_) - n;
+    // Only a ring that is full of new samples can have lost some.
+    if (n >= sampler_->capacity() && ticks > ticks_ + n) {
+      lost += static_cast<std::size_t>(ticks - ticks_) - n;
+    }
   }
   ticks_ = ticks;
   return lost;

@@ -1,9 +1,9 @@
+#include "support/rights.h"
+
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <cerrno>
 
-#include "support/powercap.h"
 #include "support/simulated.h"
 
 namespace zeus {
@@ -13,34 +13,7 @@ namespace fs = std::filesystem;
 using test::Powercap;
 using test::problem_at;
 using test::readings;
-
-/// Another user, for as long as it lives: root itself may read everything.
-struct Nobody {
-  Nobody() {
-    if (::geteuid() == 0) {
-      EXPECT_EQ(::seteuid(65534), 0);
-    }
-  }
-  ~Nobody() {
-    if (::getuid() == 0) {
-      EXPECT_EQ(::seteuid(0), 0);
-    }
-  }
-  Nobody(const Nobody&) = delete;
-  Nobody& operator=(const Nobody&) = delete;
-};
-
-struct Rights : Powercap {
-  Rights() { fs::permissions(root(), fs::perms(0755)); }
-  Machine open_as_nobody() const {
-    const Nobody nobody;
-    return open();
-  }
-  void mode(const std::string& id, const char* name, unsigned bits) const {
-    // A file of this test's user is closed to it too, where that is not root.
-    fs::permissions(root() / file(id, name), fs::perms(bits));
-  }
-};
+using test::Rights;
 
 constexpr DomainId kPackage{Scope::package, 0}, kDram{Scope::dram, 0};
 
@@ -69,8 +42,8 @@ TEST(RaplRights, SayWhichFileIsClosedAndTheThreeWaysOut) {
   ASSERT_EQ(machine.problems.size(), 1u);
   EXPECT_EQ(machine.problems[0].error.detail,
             "cannot open " + (cpu.root() / cpu.file("intel-rapl:0", "energy_uj")).string() +
-                ": Permission denied; join the group that owns this file, run zeusd, or run as "
-                "root");
+                ": Permission denied, and perf has no power PMU here; join the group that owns "
+                "this file, run zeusd, or run as root");
 }
 
 // field failure 35

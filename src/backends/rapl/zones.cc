@@ -13,11 +13,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<Kind, 5> kKinds = {{{"package", Scope::package, 1000},
-                                         {"core", Scope::core, 1000},
-                                         {"uncore", Scope::uncore, 500},
-                                         {"dram", Scope::dram, 300},
-                                         {"psys", Scope::psys, 4000}}};
+constexpr std::array<Kind, 5> kKinds = {{{"package", Scope::package, 1000, "energy-pkg"},
+                                         {"core", Scope::core, 1000, "energy-cores"},
+                                         {"uncore", Scope::uncore, 500, "energy-gpu"},
+                                         {"dram", Scope::dram, 300, "energy-ram"},
+                                         {"psys", Scope::psys, 4000, "energy-psys"}}};
 
 constexpr std::string_view kControls[] = {"intel-rapl", "intel-rapl-mmio"};
 
@@ -79,6 +79,8 @@ std::optional<Zone> Zone::parse(const std::string& folder) {
 bool operator<(const Zone& a, const Zone& b) {
   return std::tie(a.mmio, a.top, a.child) < std::tie(b.mmio, b.top, b.child);
 }
+
+std::span<const Kind> kinds() { return kKinds; }
 
 const Kind* find_kind(std::string_view name) {
   const auto* it =

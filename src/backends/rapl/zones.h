@@ -3,6 +3,7 @@
 #include <array>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -29,7 +30,9 @@ struct Kind {
   std::string_view name;
   Scope scope;
   double power_max_w;
+  std::string_view event;  ///< What perf calls it.
 };
+std::span<const Kind> kinds();
 /// Null for names that nobody taught us, which are left alone.
 const Kind* find_kind(std::string_view name);
 
