@@ -113,7 +113,7 @@ std::uint64_t Machine::gpu_counter(std::size_t gpu, const Counter& counter, Ns t
   const DeviceTruth power = truth(gpu);
   const std::uint64_t n =
       counter.quanta(power, t, events(Fault::Target::gpu, static_cast<int>(gpu), t));
-  return static_cast<std::uint64_t>(static_cast<double>(n) * (counter.quantum * 1e3) + 1e-3);
+  return to_count(static_cast<double>(n) * (counter.quantum * 1e3) + 1e-3);
 }
 
 std::uint64_t Machine::zone_counter(std::size_t zone, Ns t) const noexcept {
@@ -123,7 +123,7 @@ std::uint64_t Machine::zone_counter(std::size_t zone, Ns t) const noexcept {
   const DeviceTruth power = truth(zone_device(zone));
   const std::uint64_t n =
       z.counter.quanta(power, t, events(Fault::Target::zone, static_cast<int>(zone), t));
-  return static_cast<std::uint64_t>(static_cast<double>(n) * (z.counter.quantum * 1e6) + 1e-3);
+  return to_count(static_cast<double>(n) * (z.counter.quantum * 1e6) + 1e-3);
 }
 
 Verdict Machine::consult(std::size_t call, Fault::Target target, int device,

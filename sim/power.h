@@ -11,6 +11,8 @@ namespace zeus::sim {
 
 using Ns = std::int64_t;
 inline constexpr Ns kForever = std::numeric_limits<Ns>::max();
+/// No duration of a scenario is longer, so that sums of some of them do not overflow.
+inline constexpr Ns kLongest = 10LL * 365 * 86400 * 1'000'000'000;
 inline constexpr double kNoLimit = std::numeric_limits<double>::infinity();
 
 inline double seconds(Ns t) { return static_cast<double>(t) * 1e-9; }

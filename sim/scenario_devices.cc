@@ -21,6 +21,7 @@ constexpr std::pair<const char*, unsigned> kArchitectures[] = {
 // The phase is drawn only if it is not given.
 void read_comb(TableReader& r, std::uint64_t seed, std::uint64_t device, Comb& c) {
   r.period("update", c.update);
+  if (c.update < 1000) r.say("update", "`update` is a microsecond at least");
   c.phase = static_cast<Ns>(spread(seed, device) * static_cast<double>(c.update));
   c.seed = mix(seed + device);
   r.duration("phase", c.phase);
@@ -29,6 +30,10 @@ void read_comb(TableReader& r, std::uint64_t seed, std::uint64_t device, Comb& c
   if (c.jitter < 0 || 2 * c.jitter >= c.update) {
     r.say("jitter", "`jitter` is less than half of `update`");
   }
+}
+
+void check_quantum(TableReader& r, double quantum) {
+  if (!(quantum >= 1e-9)) r.say("quantum", "`quantum` is at least a billionth");
 }
 
 std::optional<PowerSensor> read_sensor(TableReader& owner, const char* key, std::uint64_t seed,
@@ -59,7 +64,7 @@ std::optional<PowerSensor> read_sensor(TableReader& owner, const char* key, std:
   r.read("gain", s.gain);
   r.read("offset", s.offset);
   r.read("quantum", s.quantum);
-  if (s.quantum <= 0) r.say("quantum", "`quantum` is more than zero");
+  check_quantum(r, s.quantum);
   r.done();
   return s;
 }
@@ -75,7 +80,7 @@ std::optional<Counter> read_counter(TableReader& owner, const char* key, std::ui
   r.read("quantum", c.quantum);
   r.read("start", c.start);
   r.period("sampled_window", c.window);
-  if (c.quantum <= 0) r.say("quantum", "`quantum` is more than zero");
+  check_quantum(r, c.quantum);
   unsigned bits = 64;
   r.read("bits", bits);
   if (bits < 8 || bits > 64) r.say("bits", "`bits` lies between 8 and 64");
@@ -95,14 +100,16 @@ void read_levels(TableReader& r, Power& out) {
   bool repeat = true;
   r.read("repeat", repeat);
   const toml::array* levels = r.array("levels");
+  double left = seconds(kLongest);
   if (levels == nullptr) return r.say("levels", "give `levels = [[seconds, watts], ...]`");
   for (const toml::node& n : *levels) {
     const toml::array* pair = n.as_array();
     const auto s = pair != nullptr && pair->size() == 2 ? (*pair)[0].value<double>() : std::nullopt;
     const auto w = s ? (*pair)[1].value<double>() : std::nullopt;
-    if (!w || !(*s > 1e-9) || *s > 1e9) {
-      return r.wrong(n, "levels", "a list of [seconds, watts]");
+    if (!w || !(*s > 1e-9) || !(*s <= left)) {
+      return r.wrong(n, "levels", "a list of [seconds, watts], of ten years at most");
     }
+    left -= *s;
     steps.push_back({std::llround(*s * 1e9), *w});
   }
   if (steps.empty()) return r.say("levels", "`levels` has at least one step");
@@ -132,7 +139,7 @@ void read_bytes(TableReader& r, const char* key, unsigned long long& out) {
   char unit[4] = "";
   const std::string text = n->value_or(std::string());
   constexpr std::pair<const char*, int> kUnits[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}};
-  if (std::sscanf(text.c_str(), "%lf %3s", &number, unit) == 2 && number > 0) {
+  if (std::sscanf(text.c_str(), "%lf %3s", &number, unit) == 2 && number > 0 && number < 1e9) {
     for (const auto& [name, shift] : kUnits) {
       if (std::string_view(name) == unit) {
         out = static_cast<unsigned long long>(std::ldexp(number, shift));
@@ -213,7 +220,7 @@ void read_identity(TableReader& r, std::uint64_t seed, std::size_t index, Gpu& g
   }
   std::string compute = "9.0";
   r.read("compute", compute);
-  if (std::sscanf(compute.c_str(), "%d.%d", &gpu.compute[0], &gpu.compute[1]) != 2) {
+  if (std::sscanf(compute.c_str(), "%3d.%3d", &gpu.compute[0], &gpu.compute[1]) != 2) {
     r.say("compute", "`compute` is written as \"9.0\"");
   }
   if (const toml::array* a = r.array("mig")) {
@@ -244,7 +251,7 @@ Result<std::vector<Step>> read_trace(const fs::path& file, const std::string& ti
     return fail("its first line names no columns `" + time + "` and `" + power + "`");
   }
   std::vector<Step> steps;
-  double previous = 0;
+  double previous = 0, first = 0;
   for (std::size_t number = 2; std::getline(in, line); ++number) {
     double t = NAN, w = NAN;
     column = 0;
@@ -255,7 +262,10 @@ Result<std::vector<Step>> read_trace(const fs::path& file, const std::string& ti
     if (std::isnan(t) || std::isnan(w)) return fail("line " + std::to_string(number) + " is short");
     if (!steps.empty()) {
       if (!(t > previous)) return fail("time stands still at line " + std::to_string(number));
+      if (!(t - first <= seconds(kLongest))) return fail("it is longer than ten years");
       steps.back().length = std::max<Ns>(1, std::llround((t - previous) * 1e9));
+    } else {
+      first = t;
     }
     steps.push_back({steps.empty() ? 1 : steps.back().length, w});
     previous = t;
@@ -284,7 +294,7 @@ void read_power(TableReader& owner, const fs::path& folder, Power& out) {
     r.period("period", period);
     r.read("duty", duty);
     r.duration("phase", phase);
-    if (!(duty >= 0 && duty <= 1)) r.say("duty", "`duty` lies between 0 and 1");
+    if (!(duty >= 0 && duty <= 1)) return r.say("duty", "`duty` lies between 0 and 1");
     if (period > 0) out.steps = Steps::square(low, high, period, duty, phase);
   } else if (kind == "levels") {
     read_levels(r, out);
@@ -301,7 +311,9 @@ void read_power(TableReader& owner, const fs::path& folder, Power& out) {
   } else {
     r.say("kind", "`kind` is \"constant\", \"square\", \"levels\", \"trace\" or \"follow\"");
   }
-  if (!out.follow && out.steps.lowest() < 0) r.say("watts", "power is never negative");
+  if (!(out.lowest() >= 0 && out.highest() <= 1e6)) {
+    r.say("watts", "power lies between 0 and a million watts");
+  }
   r.done();
 }
 
@@ -379,7 +391,7 @@ void read_zone(Problems& problems, const toml::table& table, const fs::path& fol
   if (!mirror.empty() && zone.mirror < 0) r.say("mirror", "`mirror` names a zone written above");
   if (mirror.empty()) {
     read_power(r, folder, zone.power);
-  } else if (out.zones[static_cast<std::size_t>(std::max(0, zone.mirror))].mirror >= 0) {
+  } else if (zone.mirror >= 0 && out.zones[static_cast<std::size_t>(zone.mirror)].mirror >= 0) {
     r.say("mirror", "`mirror` names a zone that is itself a mirror");
   }
   r.done();

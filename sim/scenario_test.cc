@@ -40,9 +40,30 @@ TEST(Scenario, SaysWhatAValueShouldHaveBeen) {
   EXPECT_NE(error_of(std::string(kGpu) + "energy = { update = 0 }").find("more than zero"),
             std::string::npos);
   EXPECT_NE(error_of("[[gpu]]\nmodel = \"x\"").find("give the true power"), std::string::npos);
-  EXPECT_NE(error_of("[[gpu]\n").find("line 1"), std::string::npos);
+  for (const char* text : {"[[gpu]\n", "[[[gpu]]]\n", "[[;", "[=]", "a.= 1"}) {
+    EXPECT_NE(error_of(text).find("line 1"), std::string::npos) << text;
+  }
   EXPECT_NE(error_of(std::string(kGpu) + "limit = { min = 9, max = 3 }").find("min <= default"),
             std::string::npos);
+}
+
+TEST(Scenario, RefusesNumbersThatCannotBeReckonedWith) {
+  const std::string levels = "[1e8, 1], [1e8, 1], [1e8, 1], [1e8, 1]";
+  const std::pair<std::string, const char*> faults[] = {
+      {"[[gpu]]\npower = { watts = 1e308 }", "1e15"},
+      {"[[gpu]]\npower = { watts = 1e7 }", "a million watts"},
+      {"[[gpu]]\npower = { watts = -1 }", "between 0 and"},
+      {"[[gpu]]\npower = { kind = \"follow\", idle = -1, max = 2 }", "between 0 and"},
+      {"[[gpu]]\npower = { kind = \"square\", high = 2, duty = -1e10 }", "`duty` lies"},
+      {"[[gpu]]\npower = { kind = \"levels\", levels = [" + levels + "] }", "ten years"},
+      {std::string(kGpu) + "energy = { jitter = \"9e18ns\" }", "ten years"},
+      {std::string(kGpu) + "energy = { update = \"1ns\" }", "a microsecond"},
+      {std::string(kGpu) + "energy = { quantum = 1e-12 }", "a billionth"},
+      {std::string(kGpu) + "memory = \"1e300 GiB\"", "a size"},
+      {"[[zone]]\npath = \"intel-rapl:0\"\nname = \"x\"\nmirror = \"intel-rapl:0\"", "above"}};
+  for (const auto& [text, why] : faults) {
+    EXPECT_NE(error_of(text).find(why), std::string::npos) << text << '\n' << error_of(text);
+  }
 }
 
 TEST(Scenario, RefusesAFaultWithoutTargetOrEffect) {

@@ -66,7 +66,9 @@ std::int64_t PowerSensor::quanta(const Truth& truth, Ns t) const noexcept {
   } else {
     watts = truth.joules(tick - window, tick) / seconds(window);
   }
-  return static_cast<std::int64_t>(whole((gain * watts + offset) / quantum));
+  constexpr double kMost = 0x1p62;
+  return static_cast<std::int64_t>(
+      std::clamp(whole((gain * watts + offset) / quantum), -kMost, kMost));
 }
 
 double PowerSensor::read(const Truth& truth, Ns t) const noexcept {
@@ -100,7 +102,7 @@ std::uint64_t Counter::quanta(const Truth& truth, Ns t,
     const double around = std::round(modulus / quantum);
     shown -= std::floor(shown / around) * around;
   }
-  return shown > 0 ? static_cast<std::uint64_t>(shown) : 0;
+  return to_count(shown);
 }
 
 double Counter::read(const Truth& truth, Ns t, const CounterEvents& events) const noexcept {

@@ -3,6 +3,7 @@
 // What a sensor shows of the true power: it publishes at the instants of a comb, averages in its
 // own way, has a gain, an offset and a quantum. Every answer is a function of the instant asked.
 
+#include <algorithm>
 #include <optional>
 
 #include "sim/power.h"
@@ -67,6 +68,12 @@ struct Counter {
  private:
   double accumulated(const Truth& truth, Ns t) const noexcept;  // True or sampled, since the epoch.
 };
+
+/// A number of 64 bits, or the nearest that there is.
+inline std::uint64_t to_count(double x) noexcept {
+  constexpr double kMost = 0x1p63;
+  return x > 0 ? static_cast<std::uint64_t>(std::min(x, kMost)) : 0;
+}
 
 /// Fraction in [0, 1) that belongs to `seed` and `index`: spreads phases.
 double spread(std::uint64_t seed, std::uint64_t index) noexcept;

@@ -321,6 +321,18 @@ Result<double> Session::energy_j(std::size_t device, Ns t0, Ns t1) const {
   return machine_.truth(device).joules(t0 - s.epoch(), t1 - s.epoch());
 }
 
+Result<double> Session::energy_j(std::size_t gpu, Scope scope, Ns t0, Ns t1) const {
+  Result<double> own = energy_j(gpu, t0, t1);
+  if (!own || gpu >= scenario().gpus.size() || scope == Scope::gpu) return own;
+  const Gpu& g = scenario().gpus[gpu];
+  const bool module = scope == Scope::module;
+  if (const auto& power = module ? g.module_power : g.memory_power; power) {
+    return power->gain * *own + power->offset * seconds(t1 - t0);
+  }
+  if (module && g.module_energy) return g.module_energy->gain * *own;
+  return Error{Errc::absent, 0, "the scenario knows nothing of that scope"};
+}
+
 Result<std::size_t> Session::fault(const Fault& fault) {
   if (const auto slot = machine_.state().add_fault(fault)) return *slot;
   return Error{Errc::busy, 0, "a session holds 64 run-time faults; all are used"};

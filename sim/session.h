@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "sim/machine.h"
+#include "zeus/domain.h"
 #include "zeus/result.h"
 
 namespace zeus::sim {
@@ -59,6 +60,9 @@ class Session {
   /// Joules that the device truly used between two instants of CLOCK_MONOTONIC, in nanoseconds.
   Result<double> energy_j(std::string_view id, Ns t0, Ns t1) const;
   Result<double> energy_j(std::size_t device, Ns t0, Ns t1) const;
+  /// The same of the module or the memory of a GPU: what their sensor makes of the GPU's own, which
+  /// is all that a scenario knows of them.
+  Result<double> energy_j(std::size_t gpu, Scope scope, Ns t0, Ns t1) const;
 
   /// For tests. A fault set here is seen by every process; `calls` names what it strikes.
   Result<std::size_t> fault(const Fault& fault);

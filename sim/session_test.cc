@@ -289,5 +289,22 @@ energy = { update = "1ms" }
   EXPECT_NEAR(m.truth(0).joules(-kSecond, 0), 50, 1e-9);
 }
 
+TEST_F(SessionTest, KnowsModuleAndMemoryByWhatTheirSensorsMakeOfTheGpu) {
+  const auto s = start(R"(
+[[gpu]]
+power = { watts = 100 }
+module_power = { gain = 1.5, offset = 60 }
+memory_power = { gain = 0.25 }
+[[gpu]]
+power = { watts = 100 }
+module_energy = { gain = 2 }
+)");
+  EXPECT_NEAR(*s->energy_j(0, Scope::gpu, 0, 2 * kSecond), 200, 1e-9);
+  EXPECT_NEAR(*s->energy_j(0, Scope::module, 0, 2 * kSecond), 420, 1e-9);
+  EXPECT_NEAR(*s->energy_j(0, Scope::memory, 0, 2 * kSecond), 50, 1e-9);
+  EXPECT_NEAR(*s->energy_j(1, Scope::module, 0, 2 * kSecond), 400, 1e-9);
+  EXPECT_EQ(s->energy_j(1, Scope::memory, 0, 2 * kSecond).error().code, Errc::absent);
+}
+
 }  // namespace
 }  // namespace zeus::sim

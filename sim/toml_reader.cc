@@ -22,7 +22,9 @@ std::optional<Ns> parse_duration(std::string_view text) {
   constexpr std::pair<std::string_view, double> kUnits[] = {
       {"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {"min", 60e9}, {"h", 3600e9}};
   for (const auto& [name, ns] : kUnits) {
-    if (unit == name && std::abs(number * ns) < 9e18) return std::llround(number * ns);
+    if (unit == name && std::abs(number * ns) <= static_cast<double>(kLongest)) {
+      return std::llround(number * ns);
+    }
   }
   return std::nullopt;
 }
@@ -54,10 +56,12 @@ void TableReader::read(const char* key, std::string& out) {
 void TableReader::read(const char* key, double& out) {
   const toml::node* n = find(key);
   if (n == nullptr) return;
-  if (const auto v = n->is_number() ? n->value<double>() : std::nullopt; v && std::isfinite(*v)) {
+  constexpr double kMost = 1e15;
+  if (const auto v = n->is_number() ? n->value<double>() : std::nullopt;
+      v && std::abs(*v) <= kMost) {
     out = *v;
   } else {
-    wrong(*n, key, "a number");
+    wrong(*n, key, "a number, of 1e15 at the most");
   }
 }
 
@@ -78,13 +82,15 @@ void TableReader::duration(const char* key, Ns& out) {
   if (const auto text = n->value_exact<std::string>()) {
     v = parse_duration(*text);
   } else if (const auto s = n->is_number() ? n->value<double>() : std::nullopt;
-             s && std::abs(*s) < 9e9) {
+             s && std::abs(*s) <= seconds(kLongest)) {
     v = std::llround(*s * 1e9);
   }
   if (v) {
     out = *v;
   } else {
-    wrong(*n, key, "a duration such as \"100ms\", \"2s\" or \"10us\", or a number of seconds");
+    wrong(*n, key,
+          "a duration such as \"100ms\", \"2s\" or \"10us\", or a number of seconds; ten years at "
+          "most");
   }
 }
 

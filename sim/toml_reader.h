@@ -5,6 +5,9 @@
 
 #define TOML_EXCEPTIONS 0
 #define TOML_HEADER_ONLY 1
+// Its parser (3.3) asserts what a file may break, as "[[[x]]]" does, and then says what is wrong
+// with it.
+#define TOML_ASSERT(expression) static_assert(true)
 #include <toml++/toml.h>
 
 #include <optional>
@@ -33,7 +36,7 @@ class TableReader {
   const toml::node* find(const char* key);
   bool has(const char* key) { return find(key) != nullptr; }
   void read(const char* key, std::string& out);
-  void read(const char* key, double& out);  ///< Whole numbers will do.
+  void read(const char* key, double& out);  ///< Whole numbers will do; of 1e15 at the most.
   void read(const char* key, bool& out);
   template <class T>
   requires std::is_integral_v<T>
@@ -68,7 +71,7 @@ class TableReader {
   std::vector<std::string> asked_;
 };
 
-/// Nothing if the text is no duration.
+/// Nothing if the text is no duration, or one beyond `kLongest`.
 std::optional<Ns> parse_duration(std::string_view text);
 
 }  // namespace zeus::sim

@@ -154,7 +154,7 @@ Status Child::start() {
   if (failed.sentence[0] != '\0') return Error{Errc::invalid, 126, failed.sentence};
   const bool absent = failed.error == ENOENT;
   return Error{absent ? Errc::absent : Errc::denied, absent ? 127 : 126,
-               fmt::format("cannot run {}: {}", name_,
+               fmt::format("cannot run \"{}\": {}", name_,
                            absent ? "there is no such command in PATH"
                                   : std::generic_category().message(failed.error))};
 }

@@ -88,7 +88,7 @@ int env(const Globals& globals, const std::string& required) {
   }
   if (out.unmet.empty()) return 0;
   for (const auto& [word, why] : out.unmet) {
-    fmt::print(stderr, "zeus: {} is required and missing: {}\n", word, why);
+    complain(fmt::format("{} is required and missing: {}", word, why));
   }
   return kFailed;
 }

@@ -1,41 +1,108 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
-#include <cstdio>
+#include <algorithm>
 #include <exception>
+#include <memory>
 
 #include "options.h"
+#include "output.h"
+#include "report/table.h"
 #include "version.h"
 
 namespace zeus::cli {
 namespace {
 
-int complain(std::string_view sentence) {
-  fmt::print(stderr, "zeus: {}\n", sentence);
+int refuse(std::string_view sentence) {
+  complain(sentence);
   return kUsage;
 }
 
-/// The words of the verb that was given: "zeus monitor power".
-std::string verb_of(const CLI::App& app) {
+/// The verb that was given: of `zeus monitor power` that of power.
+const CLI::App& last_of(const CLI::App& app) {
   const auto subs = app.get_subcommands();
-  return app.get_name() + (subs.empty() ? "" : " " + verb_of(*subs.front()));
+  return subs.empty() ? app : last_of(*subs.front());
+}
+
+/// Its words: "zeus monitor power".
+std::string words_of(const CLI::App& verb) {
+  return (verb.get_parent() == nullptr ? "" : words_of(*verb.get_parent()) + " ") + verb.get_name();
+}
+
+std::vector<std::string> verbs_of(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : app.get_subcommands({})) names.push_back(sub->get_name());
+  return names;
+}
+
+/// What is wrong where a verb or a word that must be there is not.
+std::string missing(const CLI::App& app, const CLI::ParseError& e) {
+  const CLI::App& verb = last_of(app);
+  const std::string name = words_of(verb);
+  const auto verbs = verbs_of(verb);
+  if (verbs.empty()) return fmt::format("{}; {} --help shows how", e.what(), name);
+  const auto rest = app.remaining(true);
+  const std::string known = fmt::format("{}", fmt::join(verbs, ", "));
+  if (rest.empty())
+    return fmt::format("needs a verb, one of {}; {} --help tells more", known, name);
+  return fmt::format("does not know \"{}\"; verbs are {}, and {} --help tells more", rest.front(),
+                     known, name);
 }
 
 /// One sentence out of what CLI11 says.
 std::string sentence(const CLI::App& app, const CLI::ParseError& e, const Globals& globals) {
-  const std::string verb = verb_of(app);
-  if (const auto* extras = dynamic_cast<const CLI::ExtrasError*>(&e)) {
-    (void)extras;
+  const std::string verb = words_of(last_of(app));
+  const std::string what = e.what(), help = verb + " --help tells more";
+  const std::string option = what.substr(0, what.find(':'));
+  if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) {
     const auto rest = app.remaining(true);
-    const std::string what = rest.empty() ? e.what() : rest.front();
-    if (globals.command.empty() && !what.starts_with("-") && verb.ends_with("run")) {
+    const std::string word = rest.empty() ? what : rest.front();
+    if (globals.command.empty() && !word.starts_with("-") && verb.ends_with("run")) {
       return fmt::format(
           "does not know what \"{}\" is; the command to run goes behind --, as in "
           "{} -- {}",
-          what, verb, what);
+          word, verb, word);
     }
-    return fmt::format("does not know \"{}\"; {} --help lists what there is", what, verb);
+    return fmt::format("does not know \"{}\"; {} --help lists what there is", word, verb);
   }
-  return fmt::format("{}; {} --help tells more", e.what(), verb);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&e) != nullptr) {
+    if (what.ends_with("missing")) return fmt::format("{} needs a value; {}", option, help);
+    if (what.find("At Most") != std::string::npos) {
+      return fmt::format("{} is given more than once; keep one of them", option);
+    }
+    if (what.find("flag override") != std::string::npos) {
+      return fmt::format("--{} takes no value; {}", what.substr(0, what.find(' ')), help);
+    }
+  }
+  return fmt::format("{}; {}", what, help);
+}
+
+/// Help that fits 100 columns.
+class Help final : public CLI::Formatter {
+  std::string make_option_desc(const CLI::Option* option) const override {
+    const auto lines = report::wrapped(option->get_description(), 100 - get_column_width());
+    return fmt::format("{}", fmt::join(lines, "\n"));
+  }
+  std::string make_footer(const CLI::App* app) const override {
+    const bool top = app->get_parent() == nullptr;
+    return CLI::Formatter::make_footer(app) +
+           (top ? "" : "Every verb takes --host, --json, -o, -v and --no-color: zeus --help.\n");
+  }
+};
+
+/// What holds for the options of every verb.
+void strict(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    if (option->get_items_expected_max() == 0) {
+      option->disable_flag_override();
+    } else {
+      option->check([](const std::string& value) -> std::string {
+        return value.empty() ? "an empty value says nothing; leave the option out" : "";
+      });
+    }
+  }
+  for (CLI::App* sub : app.get_subcommands({})) strict(*sub);
 }
 
 void add_globals(CLI::App& app, Globals& g) {
@@ -61,33 +128,43 @@ int run_main(int argc, char** argv) {
   app.require_subcommand(1);
   app.fallthrough();
   add_globals(app, globals);
+  app.formatter(std::make_shared<Help>());
   Verbs verbs;
   add_env(app, globals, verbs);
   add_run(app, globals, verbs);
   add_monitor(app, globals, verbs);
   add_sim(app, globals, verbs);
   add_restore(app, globals, verbs);
+  strict(app);
+  if (argc < 2) {
+    (void)write_all(STDERR_FILENO, app.help());
+    return kUsage;
+  }
 
   std::vector<std::string> words(argv + 1, argv + argc);
-  if (const auto dashes = std::find(words.begin(), words.end(), "--"); dashes != words.end()) {
-    globals.command.assign(dashes + 1, words.end());
-    words.erase(dashes, words.end());
-  }
+  const auto dashes = std::find(words.begin(), words.end(), "--");
+  const bool has_command = dashes != words.end();
+  if (has_command) globals.command.assign(dashes + 1, words.end());
+  words.erase(dashes, words.end());
   std::reverse(words.begin(), words.end());  // As CLI11 wants them.
   try {
     app.parse(std::move(words));
     apply_settings(app, globals);
   } catch (const CLI::Success& e) {
     return app.exit(e);  // --help, --version
-  } catch (const CLI::RequiredError&) {
-    return complain(fmt::format("needs a verb; {} --help lists them", verb_of(app)));
+  } catch (const CLI::RequiredError& e) {
+    return refuse(missing(app, e));
   } catch (const CLI::ParseError& e) {
-    return complain(sentence(app, e, globals));
+    return refuse(sentence(app, e, globals));
+  }
+  const CLI::App& given = last_of(app);
+  if (has_command && given.get_name() != "run") {
+    return refuse(fmt::format("{} takes nothing behind --", words_of(given)));
   }
   for (const auto& [verb, act] : verbs) {
     if (verb->parsed()) return act();
   }
-  return complain("needs a verb; zeus --help lists them");
+  return kUsage;  // Not reached: one verb is required.
 }
 
 }  // namespace
@@ -97,9 +174,9 @@ int main(int argc, char** argv) {
   try {
     return zeus::cli::run_main(argc, argv);
   } catch (const zeus::cli::UsageError& e) {
-    return zeus::cli::complain(e.what());
+    return zeus::cli::refuse(e.what());
   } catch (const std::exception& e) {
-    std::fprintf(stderr, "zeus: %s\n", e.what());
+    zeus::cli::complain(e.what());
     return zeus::cli::kFailed;
   }
 }

@@ -30,7 +30,9 @@ Meter::Meter(Machine machine, Options options)
   o.follow = options.follow;
   auto monitor = Monitor::open(std::move(machine), o);
   if (!monitor) {
-    problems_.push_back({"zeus", monitor.error()});
+    // That nothing here tells energy, is what the other problems explain.
+    const bool explained = monitor.error().code == Errc::absent && !problems_.empty();
+    if (!explained) problems_.push_back({"zeus", monitor.error()});
     return;
   }
   monitor_.emplace(std::move(*monitor));

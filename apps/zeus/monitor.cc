@@ -89,10 +89,12 @@ struct Watch {
     for (const Problem& p : meter->problems()) out["problems"].push_back(report::to_json(p));
     return out;
   }
+  bool has_gpu() const {
+    return std::any_of(devices.begin(), devices.end(),
+                       [](const DeviceInfo& d) { return d.kind == DeviceInfo::Kind::gpu; });
+  }
   int nothing() const {
-    fmt::print(stderr,
-               "zeus: cannot monitor: nothing chosen here tells energy or power; zeus env "
-               "says why\n");
+    complain("cannot monitor: nothing chosen here tells energy or power; zeus env says why");
     return kFailed;
   }
 
@@ -213,11 +215,14 @@ int power(const Globals& globals, const MonitorOptions& options) {
   Lines lines(globals);
   const Duration pace = std::min<Duration>(options.period, std::chrono::milliseconds(100));
   Watch watch(globals, options, {pace, Monitor::Follow::power});
-  if (!watch.meter->measures()) return watch.nothing();
   const std::vector<Row> gpus = rows(watch, domain);
   if (gpus.empty()) {
-    fmt::print(stderr, "zeus: cannot monitor: no chosen GPU tells {}; zeus env lists the sensors\n",
-               options.domain);
+    complain(watch.has_gpu()
+                 ? fmt::format("cannot monitor power: no chosen GPU has a sensor for {}; zeus env "
+                               "lists the sensors",
+                               options.domain)
+                 : "cannot monitor power: there is no GPU, or none is chosen, as zeus env tells; "
+                   "zeus monitor energy watches CPUs too");
     return kFailed;
   }
   if (!globals.json) lines.print(watch.head(lines.style()));
@@ -236,11 +241,21 @@ int power(const Globals& globals, const MonitorOptions& options) {
 void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs) {
   auto* verb = app.add_subcommand("monitor", "Watch energy or power until Ctrl-C");
   verb->require_subcommand(1);
+  verb->footer(
+      "Examples:\n  zeus monitor energy --duration 60s\n"
+      "  zeus monitor power --update-period 0.5");
   const auto options = std::make_shared<MonitorOptions>();
   const auto add = [&](CLI::App* sub) {
     add_choice(sub, options->choice);
-    sub->add_option("--gpu-indices", options->choice.positions,
-                    "GPUs by their place among the visible ones (default: all)")
+    const auto places = [options](const std::vector<std::string>& words) {
+      options->choice.positions.clear();
+      for (const std::string& word : words) {
+        options->choice.positions.push_back(
+            static_cast<std::size_t>(whole_number("--gpu-indices", word, 65535)));
+      }
+    };
+    sub->add_option_function<std::vector<std::string>>(
+           "--gpu-indices", places, "GPUs by their place among the visible ones (default: all)")
         ->delimiter(',')
         ->type_name("LIST");
     add_duration(sub, "--duration", options->duration, "End after so long (default: on Ctrl-C)");
@@ -255,8 +270,10 @@ void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs) {
                                      "end");
   add(watts);
   add_duration(watts, "--update-period", options->period, "Time between lines (default: 1.0)");
-  watts->add_option("--power-domain", options->domain,
-                    "device_instant (default), device_average or memory_average");
+  watts
+      ->add_option("--power-domain", options->domain,
+                   "device_instant (default), device_average or memory_average")
+      ->type_name("NAME");
   watts->footer(
       "Examples:\n  zeus monitor power --update-period 0.5\n"
       "  zeus monitor power --json --duration 10s > power.jsonl");

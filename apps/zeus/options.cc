@@ -86,6 +86,21 @@ std::optional<std::string> environment(const char* name) {
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
 }
 
+std::string long_name(const std::string& names) { return names.substr(names.find("--")); }
+
+std::int64_t whole_number(const std::string& option, const std::string& text, std::int64_t most) {
+  std::int64_t number = -1;
+  const char* const last = text.data() + text.size();
+  const auto [end, ec] = std::from_chars(text.data(), last, number);
+  if (ec == std::errc::result_out_of_range || (ec == std::errc{} && number > most)) {
+    throw CLI::ValidationError(option, fmt::format("{} is too large", text));
+  }
+  if (ec != std::errc{} || end != last || number < 0) {
+    throw CLI::ValidationError(option, fmt::format("\"{}\" is no whole number of 0 or more", text));
+  }
+  return number;
+}
+
 Result<Duration> parse_duration(std::string_view text, double plain_unit) {
   static constexpr std::pair<std::string_view, double> kUnits[] = {
       {"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3},
@@ -107,9 +122,9 @@ Result<Duration> parse_duration(std::string_view text, double plain_unit) {
 
 CLI::Option* add_duration(CLI::App* app, const std::string& names, Duration& target,
                           const std::string& help, double plain_unit) {
-  const auto read = [&target, plain_unit](const std::string& text) {
+  const auto read = [&target, plain_unit, name = long_name(names)](const std::string& text) {
     const auto duration = parse_duration(text, plain_unit);
-    if (!duration) throw CLI::ValidationError(duration.error().detail);
+    if (!duration) throw CLI::ValidationError(name, duration.error().detail);
     target = *duration;
   };
   return app->add_option_function<std::string>(names, read, help)->type_name("DURATION");

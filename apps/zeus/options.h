@@ -1,8 +1,11 @@
 #pragma once
 
+#include <algorithm>
 #include <CLI/CLI.hpp>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
+#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
@@ -47,10 +50,26 @@ void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 
+/// "--interval" of "-I,--interval".
+std::string long_name(const std::string& names);
+
 /// "100ms", "2s", "1.5s", "10us", "1m"; a plain number is in `plain_unit` seconds.
 Result<Duration> parse_duration(std::string_view text, double plain_unit = 1);
 CLI::Option* add_duration(CLI::App* app, const std::string& names, Duration& target,
                           const std::string& help, double plain_unit = 1);
+
+/// A whole number of 0 or more, as the value of `option`; anything else is a ValidationError.
+std::int64_t whole_number(const std::string& option, const std::string& text, std::int64_t most);
+template <class Number>
+CLI::Option* add_number(CLI::App* app, const std::string& names, Number& target,
+                        const std::string& help) {
+  const auto read = [&target, name = long_name(names)](const std::string& text) {
+    constexpr auto kMost = std::min<std::intmax_t>(std::numeric_limits<Number>::max(),
+                                                   std::numeric_limits<std::int64_t>::max());
+    target = static_cast<Number>(whole_number(name, text, kMost));
+  };
+  return app->add_option_function<std::string>(names, read, help)->type_name("INT");
+}
 
 /// Fills options that the command line did not set, from ZEUS_* and from zeus.toml.
 void apply_settings(CLI::App& app, Globals& globals);

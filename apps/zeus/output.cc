@@ -11,8 +11,14 @@
 #include <system_error>
 #include <utility>
 
+#include "report/text.h"
+
 namespace zeus::cli {
 namespace fs = std::filesystem;
+
+void complain(std::string_view sentence) {
+  (void)write_all(STDERR_FILENO, fmt::format("zeus: {}\n", report::printable(sentence)));
+}
 
 int write_all(int fd, std::string_view text) noexcept {
   while (!text.empty()) {

@@ -29,6 +29,9 @@ class OutputFile {
   std::string path_, temporary_;  // No temporary: `path_` itself is open.
 };
 
+/// "zeus: sentence" in one line of standard error, whatever the sentence quotes.
+void complain(std::string_view sentence);
+
 /// Writes everything, over short writes and signals. Answers errno, or 0.
 int write_all(int fd, std::string_view text) noexcept;
 

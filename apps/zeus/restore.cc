@@ -4,6 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <iterator>
+#include <set>
+#include <string>
+#include <vector>
 
 #include "options.h"
 #include "report/json.h"
@@ -24,13 +28,20 @@ fs::path standard_journal() {
   return fs::path(environment("HOME").value_or("/")) / ".local/state/zeus/journal";
 }
 
-std::size_t leases(const fs::path& journal) {
+std::set<std::string> leases(const fs::path& journal) {
   std::error_code none;
-  std::size_t n = 0;
+  std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(journal, none)) {
-    if (entry.path().extension() == ".lease") ++n;
+    if (entry.path().extension() == ".lease") names.insert(entry.path().stem());
   }
-  return n;
+  return names;
+}
+
+/// "power_limit of GPU-5a69e30b" of the file GPU-5a69e30b+power_limit.lease.
+std::string knob_of(const std::string& lease) {
+  const auto plus = lease.rfind('+');
+  if (plus == std::string::npos) return lease;
+  return lease.substr(plus + 1) + " of " + lease.substr(0, plus);
 }
 
 int restore(const Globals& globals, const std::string& folder) {
@@ -42,25 +53,36 @@ int restore(const Globals& globals, const std::string& folder) {
                     "--journal",
                     folder));
   }
-  const std::size_t before = leases(journal);
+  const auto before = leases(journal);
   const Machine machine = open_machine(globals);
   const std::vector<Problem> left =
-      before == 0 ? std::vector<Problem>{} : restore_orphans(machine, journal);
-  const std::size_t settled = before - std::min(before, leases(journal));
-  const std::size_t living = before - settled - std::min(before - settled, left.size());
+      before.empty() ? std::vector<Problem>{} : restore_orphans(machine, journal);
+  const auto after = leases(journal);
+  std::vector<std::string> restored;
+  std::set_difference(before.begin(), before.end(), after.begin(), after.end(),
+                      std::back_inserter(restored));
+  const std::size_t kept = before.size() - restored.size();
+  const std::size_t living = kept - std::min(kept, left.size());
   if (globals.json) {
     report::Json out = {{"schema", "zeus.restore/1"},
                         {"journal", journal.string()},
                         {"host", report::to_json(host_of(globals, machine))},
-                        {"restored", settled},
+                        {"restored", restored.size()},
                         {"in_use", living},
                         {"problems", report::Json::array()}};
     for (const Problem& p : left) out["problems"].push_back(report::to_json(p));
     fmt::print("{}", report::dump(out, true));
   } else {
     fmt::print("{}", report::simulated(machine.simulation, globals.style(STDOUT_FILENO)));
-    fmt::print("{}: {} put back, {} in use by living processes, {} left\n", journal.string(),
-               settled, living, left.size());
+    for (const std::string& lease : restored) {
+      fmt::print("put back {}\n", report::printable(knob_of(lease)));
+    }
+    if (before.empty()) {
+      fmt::print("nothing to put back: no lease in {}\n", report::printable(journal.string()));
+    } else {
+      fmt::print("{}: {} put back, {} in use by living processes, {} left\n",
+                 report::printable(journal.string()), restored.size(), living, left.size());
+    }
     fmt::print("{}", report::to_text(left, globals.style(STDOUT_FILENO)));
   }
   return left.empty() ? 0 : kFailed;

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "child.h"
@@ -50,7 +51,7 @@ class TimelineFile {
     if (!file_ || lines_.empty()) return;
     const auto written = file_->write(lines_);
     if (!written && !std::exchange(complained_, true)) {
-      fmt::print(stderr, "zeus: {}; the timeline is incomplete\n", written.error().detail);
+      complain(written.error().detail + "; the timeline is incomplete");
     }
     lines_.clear();
   }
@@ -69,7 +70,10 @@ std::string live_line(const Meter::Lap& lap) {
     return std::isfinite(w) ? fmt::format("{:.1f} W", w) : std::string("unknown");
   };
   double now = 0;
-  for (const report::DomainResult& d : lap.since_last.domains) {
+  auto domains = lap.since_last.domains;
+  std::sort(domains.begin(), domains.end(),
+            [](const auto& a, const auto& b) { return report::before(a.domain, b.domain); });
+  for (const report::DomainResult& d : domains) {
     // Where the counter has not moved in so short a time, its power sensor still tells.
     const double w = std::isfinite(d.mean_power_w) ? d.mean_power_w : d.peak_power_w;
     if (d.in_total) {
@@ -127,7 +131,7 @@ class Runner {
     if (!child) throw UsageError(child.error().detail);
     meter_->begin(fmt::format("{}", fmt::join(globals_.command, " ")));
     if (const auto started = child->start(); !started) {
-      fmt::print(stderr, "zeus: {}\n", started.error().detail);
+      complain(started.error().detail);
       status_ = started.error().vendor;
       return std::nullopt;
     }
@@ -167,7 +171,7 @@ class Runner {
     Status written = out_->write(text);
     if (written) written = out_->commit();
     if (written) return status;
-    fmt::print(stderr, "zeus: {}\n", written.error().detail);
+    complain(written.error().detail);
     return status == 0 ? kFailed : status;
   }
 
@@ -206,10 +210,8 @@ void add_run(CLI::App& app, const Globals& globals, Verbs& verbs) {
   const auto options = std::make_shared<RunOptions>();
   add_choice(verb, options->choice);
   add_duration(verb, "--period", options->period, "How often to sample power (default: 100ms)");
-  verb->add_option("-r,--repeat", options->repeat, "Run it so many times; print the statistics")
-      ->type_name("INT");
-  verb->add_option("--warmup", options->warmup, "Runs before those, which do not count")
-      ->type_name("INT");
+  add_number(verb, "-r,--repeat", options->repeat, "Run it so many times; print the statistics");
+  add_number(verb, "--warmup", options->warmup, "Runs before those, which do not count");
   verb->add_flag("--ignore-failure", options->ignore_failure, "Repeat although a run failed");
   verb->add_option("--timeline", options->timeline, "Write every sample to FILE.csv or FILE.jsonl")
       ->type_name("FILE");

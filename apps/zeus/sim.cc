@@ -53,15 +53,15 @@ int run(const Globals& globals, const std::string& what) {
   auto session = sim::Session::create(what);
   if (!session) throw UsageError(session.error().detail);
   const sim::Session& machine = **session;
-  fmt::print(stderr, "zeus: SIMULATED (scenario {}), session {}\n", machine.scenario().name,
-             machine.folder().string());
+  complain(fmt::format("SIMULATED (scenario {}), session {}", machine.scenario().name,
+                       machine.folder().string()));
   auto child = Child::prepare(globals.command, signals, [&]() -> std::optional<std::string> {
     const Status entered = sim::enter(machine);
     return entered ? std::nullopt : std::optional(entered.error().detail);
   });
   if (!child) throw UsageError(child.error().detail);
   if (const auto started = child->start(); !started) {
-    fmt::print(stderr, "zeus: {}\n", started.error().detail);
+    complain(started.error().detail);
     return started.error().vendor;
   }
   return status_of(child->wait(signals, std::chrono::minutes(1), {}));
@@ -74,13 +74,22 @@ std::unique_ptr<sim::Session> join(const std::string& folder) {
   return std::move(*session);
 }
 
+/// What of a GPU a domain stands for; nothing where it is no GPU's.
+std::optional<Scope> scope_of_gpu(const report::Claim& claim) {
+  for (const Scope s : {Scope::gpu, Scope::module, Scope::memory}) {
+    const std::string name = to_string(DomainId{s, 0, 0});
+    if (name.substr(0, name.find(':')) == claim.scope) return s;
+  }
+  return std::nullopt;
+}
+
 /// The simulated device behind a domain of a report; nothing where there is none.
 std::optional<std::size_t> device_of(const std::vector<sim::DeviceEntry>& all,
                                      const report::Claim& claim) {
   using Kind = sim::DeviceEntry::Kind;
   std::string package;  // The zone that a socket's other zones lie in.
   for (const sim::DeviceEntry& d : all) {
-    if (d.kind == Kind::gpu && claim.scope == "gpu" && d.uuid == claim.device_id) return d.device;
+    if (d.kind == Kind::gpu && scope_of_gpu(claim) && d.uuid == claim.device_id) return d.device;
     if (d.kind == Kind::zone && d.name == "package-" + claim.unit) package = d.id;
   }
   for (const sim::DeviceEntry& d : all) {
@@ -104,7 +113,8 @@ int truth_of_report(const Globals& globals, const std::string& path) {
   for (report::Claim& claim : claims->domains) {
     const auto device = device_of(devices, claim);
     if (!device) continue;
-    const auto joules = session->energy_j(*device, claims->begin_ns, claims->end_ns);
+    const auto joules = session->energy_j(*device, scope_of_gpu(claim).value_or(Scope::gpu),
+                                          claims->begin_ns, claims->end_ns);
     if (joules) claim.truth_j = *joules;
   }
   const report::Verdict verdict = report::compare(*claims);
@@ -163,12 +173,19 @@ int truth(const Globals& globals, const TruthOptions& options) {
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs) {
   auto* verb = app.add_subcommand("sim", "Simulated machines: list them, run on them, their truth");
   verb->require_subcommand(1);
+  verb->footer(
+      "Examples:\n"
+      "  zeus sim list\n"
+      "  zeus sim run h100x8 -- python train.py     any NVML or powercap client sees the machine\n"
+      "  zeus --host sim:square run -- sleep 5      measure on one");
   auto* all = verb->add_subcommand("list", "The machines that come with Zeus");
+  all->footer("Examples:\n  zeus sim list\n  zeus sim list --json | jq -r '.[].name'");
   verbs.emplace_back(all, [&globals] { return list(globals); });
 
   auto* runs = verb->add_subcommand("run", "Run a command that sees a simulated machine");
   const auto what = std::make_shared<std::string>();
   runs->add_option("scenario", *what, "A name, a file, or the folder of a running session")
+      ->type_name("")
       ->required();
   runs->footer(
       "Examples:\n  zeus sim run h100x8 -- python train.py\n"
@@ -177,10 +194,10 @@ void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs) {
 
   auto* exact = verb->add_subcommand("truth", "The exact energy beside what was measured");
   const auto options = std::make_shared<TruthOptions>();
-  exact->add_option("report", options->report, "What zeus run --json -o FILE wrote");
+  exact->add_option("report", options->report, "What zeus run --json -o FILE wrote")->type_name("");
   exact->add_option("--session", options->session, "Folder of a session")->type_name("DIR");
-  exact->add_option("--begin", options->begin, "Monotonic nanoseconds")->type_name("INT");
-  exact->add_option("--end", options->end, "Monotonic nanoseconds")->type_name("INT");
+  add_number(exact, "--begin", options->begin, "Monotonic nanoseconds");
+  add_number(exact, "--end", options->end, "Monotonic nanoseconds");
   exact->footer(
       "Examples:\n"
       "  zeus --host sim:square run --json -o run.json -- sleep 5\n"

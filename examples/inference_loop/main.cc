@@ -100,8 +100,8 @@ int main(int argc, char** argv) {
 
   Model model;
   zeus_record* record = zeus_record_new();
-  const std::string prompt(1024, 'z');
-  constexpr int kReply = 1024;
+  const std::string prompt(512, 'z');
+  constexpr int kReply = 512;
 
   zeus_window* window = zeus_begin(monitor, "prefill");
   int token = 0;

@@ -4,6 +4,8 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include "report/table.h"
 
@@ -17,19 +19,102 @@ bool tells(const Device& d, Quantity quantity) noexcept {
                      [quantity](const Sensor& s) { return s.info.quantity == quantity; });
 }
 
-std::string sensors(const Device& d) {
+constexpr std::size_t kColumns = 100;
+constexpr std::size_t kTitle = 21;  // "knobs can be turned  "
+
+std::vector<std::string> sensors(const Device& d) {
   std::vector<std::string> names;
-  for (const Sensor& s : d.sensors) names.push_back(s.info.name);
-  return fmt::format("{}", fmt::join(names, " "));
+  for (const Sensor& s : d.sensors) names.push_back(printable(s.info.name));
+  return names;
 }
 
-std::string knobs(const Device& d) {
-  std::vector<std::string> names;
-  for (const KnobInfo& k : d.knobs) {
-    names.push_back(fmt::format("{} {:g}..{:g} {}", k.name, k.min, k.max, unit(k.quantity)));
-    if (names.back().ends_with(' ')) names.back().pop_back();
+/// "power_limit 200..700 W", "sm_clock 210..1980 MHz", "persistence off/on".
+std::string range(const KnobInfo& k) {
+  if (k.quantity == Quantity::state && k.min == 0 && k.max == 1) return k.name + " off/on";
+  const bool clock = k.quantity == Quantity::clock;
+  const double scale = clock ? 1e-6 : 1;
+  std::string out = fmt::format("{} {:g}", k.name, k.min * scale);
+  if (k.max != k.min) out += fmt::format("..{:g}", k.max * scale);
+  const std::string_view symbol = clock ? "MHz" : unit(k.quantity);
+  return symbol.empty() ? out : fmt::format("{} {}", out, symbol);
+}
+
+std::vector<std::string> knobs(const Device& d) {
+  std::vector<std::string> out;
+  for (const KnobInfo& k : d.knobs) out.push_back(range(k) + (&k == &d.knobs.back() ? "" : ","));
+  return out;
+}
+
+/// "gpu 0-3,7": devices of one kind in the order of their numbers.
+std::string numbered(const std::vector<const DeviceInfo*>& alike) {
+  std::string out = to_string(alike.front()->kind);
+  char before = ' ';
+  for (std::size_t i = 0; i < alike.size(); ++i) {
+    const std::size_t first = i;
+    while (i + 1 < alike.size() && alike[i + 1]->index == alike[i]->index + 1) ++i;
+    out += std::exchange(before, ',') + std::to_string(alike[first]->index);
+    if (i > first) out += '-' + std::to_string(alike[i]->index);
   }
-  return fmt::format("{}", fmt::join(names, ", "));
+  return out;
+}
+
+/// Devices alike stand together: eight GPUs of a node are told once.
+std::string abilities(const std::vector<Device>& devices) {
+  struct Group {
+    std::vector<const DeviceInfo*> devices;
+    std::vector<std::string> sensors, knobs;
+  };
+  std::vector<Group> groups;
+  for (const Device& d : devices) {
+    Group own{{&d.info}, sensors(d), knobs(d)};
+    if (own.sensors.empty() && own.knobs.empty()) continue;
+    const auto same = std::find_if(groups.begin(), groups.end(), [&](const Group& g) {
+      return g.devices.front()->kind == d.info.kind && g.sensors == own.sensors &&
+             g.knobs == own.knobs;
+    });
+    if (same == groups.end()) {
+      groups.push_back(std::move(own));
+    } else {
+      same->devices.push_back(&d.info);
+    }
+  }
+  std::size_t widest = 0;
+  for (const Group& g : groups) widest = std::max(widest, width(numbered(g.devices)));
+  Table table({left, left, left});
+  for (const Group& g : groups) {
+    std::string name = numbered(g.devices);
+    for (const auto& [what, words] : {std::pair{"sensors", &g.sensors}, {"knobs", &g.knobs}}) {
+      std::string title = what;
+      for (std::string& line : wrapped(*words, kColumns - widest - 13)) {
+        table.row({std::exchange(name, {}), std::exchange(title, {}), std::move(line)});
+      }
+    }
+  }
+  return table.text();
+}
+
+/// A row for each backend: "nvml  driver 550.54.15, cuda 12.4".
+void add_facts(Table& table, const Environment& env) {
+  std::vector<std::pair<std::string, std::vector<std::string>>> backends;
+  for (const Device& d : env.devices) {
+    for (const auto& [name, value] : d.info.facts) {
+      if (name == "simulated" && env.host.simulation) continue;
+      auto at = std::find_if(backends.begin(), backends.end(),
+                             [&](const auto& b) { return b.first == d.info.backend; });
+      if (at == backends.end()) at = backends.insert(at, {d.info.backend, {}});
+      const std::string fact = printable(name + ' ' + value) + ',';
+      if (std::find(at->second.begin(), at->second.end(), fact) == at->second.end()) {
+        at->second.push_back(fact);
+      }
+    }
+  }
+  for (auto& [backend, facts] : backends) {
+    facts.back().pop_back();
+    std::string name = printable(backend);
+    for (std::string& line : wrapped(facts, kColumns - kTitle)) {
+      table.row({std::exchange(name, {}), std::move(line)});
+    }
+  }
 }
 
 std::string rights(const Environment& env) {
@@ -75,31 +160,26 @@ std::string to_text(const Environment& env, Style style) {
   about.row({"zeus", env.version});
   about.row({"machine", fmt::format("{} ({}, {})", printable(env.host.address),
                                     printable(env.host.hostname), printable(env.host.kernel))});
-  std::vector<std::pair<std::string, std::string>> facts;
-  for (const Device& d : env.devices) {
-    for (const auto& fact : d.info.facts) {
-      const std::pair<std::string, std::string> named{d.info.backend + ' ' + fact.first,
-                                                      fact.second};
-      if (std::find(facts.begin(), facts.end(), named) == facts.end()) facts.push_back(named);
-    }
-  }
-  for (const auto& [name, value] : facts) about.row({printable(name), printable(value)});
+  add_facts(about, env);
   about.row({"user", fmt::format("uid {}", env.euid)});
   if (any_knob(env)) about.row({"knobs can be turned", rights(env)});
   out += about.text("");
 
   Table devices({left, left, left, left, left});
+  if (!env.devices.empty()) devices.row({"device", "model", "energy", "pci", "id"});
   for (const Device& d : env.devices) {
-    const std::string state = d.info.lost          ? " LOST"
-                              : d.info.partitioned ? " (partitioned: readings are the card's)"
-                                                   : "";
     devices.row({fmt::format("{} {}", to_string(d.info.kind), d.info.index),
-                 printable(d.info.model) + state, how(d), sensors(d), printable(d.info.pci)});
-    devices.row({"", printable(d.info.id), "", knobs(d)});
+                 printable(d.info.model) + (d.info.lost ? " LOST" : ""), how(d),
+                 printable(d.info.pci), printable(d.info.id)});
+    if (!d.info.partitioned) continue;
+    devices.row({"", "partitioned: readings are the card's"});
     for (const std::string& p : d.info.partitions) devices.row({"", "  " + printable(p)});
   }
   out += bold("devices", style) + '\n';
   out += devices.empty() ? "  none that tells energy\n" : devices.text();
+  if (const std::string able = abilities(env.devices); !able.empty()) {
+    out += bold("what they have", style) + '\n' + able;
+  }
   std::vector<DeviceInfo> infos;
   for (const Device& d : env.devices) infos.push_back(d.info);
   for (const auto& [kind, s] : env.selections) {

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <limits>
 #include <locale>
 
@@ -46,17 +48,17 @@ TEST(Text, TellsAWholeRun) {
 SIMULATED (scenario demo): no number here is of a real machine
   time   2.500 s, exit status 3
   domain     energy                                                      mean     peak  how      device
-  package:0  150.12 J ± 0.10 J*                                        60.0 W           counter
-    core:0   75.50 J ± 0.10 J*                                         30.2 W           counter
   gpu:0      1000.1 J ± 6.0 J                                         400.0 W  512.2 W  counter  NVIDIA H200  shorter than ten updates of the sensor
   gpu:2      not measured: its counter did not move in all that time                    counter  NVIDIA H200
+  package:0  150.12 J ± 0.10 J*                                        60.0 W           counter
+    core:0   75.50 J ± 0.10 J*                                         30.2 W           counter
   total  incomplete: 1150.2 J ± 3.0 J* without gpu:2 (its counter did not move in all that time)
-  ± is 2 standard uncertainties; * the sensor is not calibrated: without its gain, for comparing runs on it
+  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain: to compare runs
 GPUs: 0, 2 (CUDA_VISIBLE_DEVICES=0,2)
 CPUs: 0 (all CPUs)
 not available
-  rapl intel-rapl:1: cannot read it: run zeusd [denied]
-zeus itself: 12.5 ms of CPU (0.50 % of one core), 80 us at the edges, 26 samples of each sensor every 100 ms, 1 missed
+  rapl intel-rapl:1: cannot read it: run zeusd
+zeus itself: 12.5 ms of CPU (0.50 % of a core), 80 us at the edges; 26 samples at 100 ms, 1 missed
 )");
 }
 
@@ -203,7 +205,10 @@ Environment sample_env() {
   energy.name = "energy";
   energy.quantity = Quantity::energy;
   gpu.sensors.push_back({energy, nullptr, 0});
-  gpu.knobs.push_back({"power_limit", Quantity::power, 200, 700, 700, nullptr});
+  gpu.knobs = {{"power_limit", Quantity::power, 200, 700, 700, nullptr},
+               {"sm_clock", Quantity::clock, 210e6, 1980e6, 0, nullptr},
+               {"memory_clock", Quantity::clock, 2619e6, 2619e6, 0, nullptr},
+               {"persistence", Quantity::state, 0, 1, 1, nullptr}};
   lost.info.lost = true;
   env.devices = {gpu, lost};
   env.problems = run.problems;
@@ -215,19 +220,44 @@ Environment sample_env() {
 TEST(Env, TellsPeople) {
   EXPECT_EQ(to_text(sample_env(), {}), R"(zeus                 1.2.3
 machine              local: (node1, Linux 6.1)
-nvml driver          550.54.15
+nvml                 driver 550.54.15
 user                 uid 1000
 knobs can be turned  no: run as root, or through zeusd
 devices
-  gpu 0  NVIDIA H200       counter  energy                  0000:41:00.0
-         GPU-a                      power_limit 200..700 W
-  gpu 2  NVIDIA H200 LOST  none
-         GPU-b
+  device  model             energy   pci           id
+  gpu 0   NVIDIA H200       counter  0000:41:00.0  GPU-a
+  gpu 2   NVIDIA H200 LOST  none                   GPU-b
+what they have
+  gpu 0  sensors  energy
+         knobs    power_limit 200..700 W, sm_clock 210..1980 MHz, memory_clock 2619 MHz,
+                  persistence off/on
 GPUs to be measured: 0 (CUDA_VISIBLE_DEVICES=0)
 not available
-  rapl intel-rapl:1: cannot read it: run zeusd [denied]
+  rapl intel-rapl:1: cannot read it: run zeusd
 required and missing: dram: cannot read it: run zeusd
 )");
+}
+
+TEST(Env, TellsDevicesThatAreAlikeOnce) {
+  Environment env = sample_env();
+  for (std::uint16_t index = 1; index < 5; ++index) {
+    if (index == 2) continue;  // The lost one.
+    Device d = env.devices[0];
+    d.info.index = index;
+    env.devices.push_back(d);
+  }
+  std::sort(env.devices.begin(), env.devices.end(),
+            [](const Device& a, const Device& b) { return a.info.index < b.info.index; });
+  const std::string text = to_text(env, {});
+
+  EXPECT_NE(text.find("  gpu 0-1,3-4  sensors  energy\n"), std::string::npos) << text;
+}
+
+TEST(Env, SaysThatNoGpuWasFound) {
+  const Selection all{{}, {}, "all GPUs", {}};
+
+  EXPECT_EQ(to_text("GPUs", all, {}), "GPUs: none (no GPU found)\n");
+  EXPECT_EQ(to_text("GPUs", {{}, {}, "--no-gpu", {}}, {}), "GPUs: none (--no-gpu)\n");
 }
 
 TEST(Env, TellsPrograms) {
@@ -270,6 +300,16 @@ TEST(Truth, RefusesWhatIsNoSimulatedReport) {
   EXPECT_EQ(read_claims(Json::parse("[1]")).error().code, Errc::invalid);
   EXPECT_EQ(read_claims(Json::parse("nonsense", nullptr, false)).error().code, Errc::invalid);
   EXPECT_EQ(read_claims({{"schema", "zeus.run/1"}, {"host", 3}}).error().code, Errc::invalid);
+}
+
+TEST(Truth, TakesAValueOfTheWrongTypeForNone) {
+  Json report = to_json(sample_run());
+  for (Json& d : report["domains"]) {
+    for (auto& [key, value] : d.items()) value = Json::array({1});
+  }
+  const auto claims = read_claims(report);
+  ASSERT_TRUE(claims);
+  EXPECT_FALSE(compare(*claims).holds);
 }
 
 }  // namespace

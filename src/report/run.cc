@@ -167,6 +167,19 @@ Measurement joined(const Measurement& first, const Measurement& last) {
   return out;
 }
 
+bool before(DomainId a, DomainId b) noexcept {
+  const auto rank = [](Scope scope) {
+    switch (scope) {
+      case Scope::module:
+      case Scope::gpu: return 0;
+      case Scope::package: return 1;
+      case Scope::dram: return 2;
+      default: return 3;
+    }
+  };
+  return rank(a.scope) != rank(b.scope) ? rank(a.scope) < rank(b.scope) : a < b;
+}
+
 const char* to_string(Errc code) noexcept {
   switch (code) {
     case Errc::ok: return "ok";

@@ -98,6 +98,10 @@ struct Run {
 const char* to_string(Errc code) noexcept;  ///< "absent", "denied" ...
 const char* to_string(DeviceInfo::Kind kind) noexcept;
 
+/// The order in which people look for them: GPUs and what holds them, packages, DRAM, the rest; by
+/// number.
+bool before(DomainId a, DomainId b) noexcept;
+
 /// A flag in words for people.
 const char* explain(Flag flag) noexcept;
 

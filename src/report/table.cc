@@ -11,6 +11,28 @@ std::size_t width(std::string_view text) noexcept {
   }));
 }
 
+std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns) {
+  std::vector<std::string> lines;
+  for (const std::string& word : words) {
+    if (lines.empty() || width(lines.back()) + 1 + width(word) > columns) {
+      lines.push_back(word);
+    } else {
+      lines.back() += ' ' + word;
+    }
+  }
+  return lines;
+}
+
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
+  std::vector<std::string> words;
+  while (!text.empty()) {
+    const auto space = text.find(' ');
+    words.emplace_back(text.substr(0, space));
+    text.remove_prefix(space == std::string_view::npos ? text.size() : space + 1);
+  }
+  return wrapped(words, columns);
+}
+
 std::string Table::text(std::string_view indent) const {
   std::vector<std::size_t> widths(columns_.size());
   for (const auto& row : rows_) {

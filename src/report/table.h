@@ -24,6 +24,11 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+/// These words on lines of at most `columns` characters, with a space between; never cut.
+std::vector<std::string> wrapped(const std::vector<std::string>& words, std::size_t columns);
+/// The same of a text at its spaces.
+std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
+
 /// Characters of a UTF-8 text.
 std::size_t width(std::string_view text) noexcept;
 

@@ -43,28 +43,37 @@ std::string notes(const Estimate& e, Style style) {
   return fmt::format("{}", fmt::join(words, "; "));
 }
 
-void add_rows(Table& table, const WindowResult& w, std::optional<DomainId> parent, unsigned depth,
+void add_rows(Table& table, const WindowResult& w, const DomainResult* parent, unsigned depth,
               Style style) {
+  std::vector<const DomainResult*> siblings;
   for (const DomainResult& d : w.domains) {
-    if (d.parent != parent) continue;
+    const bool here = parent == nullptr ? !d.parent : d.parent == parent->domain;
+    if (here) siblings.push_back(&d);
+  }
+  std::sort(siblings.begin(), siblings.end(), [](const DomainResult* a, const DomainResult* b) {
+    return before(a->domain, b->domain);
+  });
+  for (const DomainResult* sibling : siblings) {
+    const DomainResult& d = *sibling;
+    const bool same = parent != nullptr && parent->model == d.model;
+    const std::string model = same ? "" : printable(d.model);
     const std::string name = std::string(2 * std::size_t{depth}, ' ') + to_string(d.domain);
     if (!d.reason.empty()) {
       table.row({name, "not measured: " + d.reason, "", watts(d.peak_power_w),
-                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "",
-                 printable(d.model), ""});
+                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "", model, ""});
     } else {
       table.row({name, energy(d.energy), watts(d.mean_power_w), watts(d.peak_power_w),
-                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "",
-                 printable(d.model), notes(d.energy, style)});
+                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "", model,
+                 notes(d.energy, style)});
     }
-    add_rows(table, w, d.domain, depth + 1, style);
+    add_rows(table, w, &d, depth + 1, style);
   }
 }
 
 /// The total never stands as a plain number where a part of it is missing.
 std::string total(const WindowResult& w) {
   if (!std::isfinite(w.total.value)) {
-    return w.missing.empty() ? "not measured: nothing on this machine tells energy"
+    return w.missing.empty() ? "not measured: nothing chosen here tells energy"
                              : fmt::format("not measured: {}", fmt::join(w.missing, ", "));
   }
   if (w.missing.empty()) return energy(w.total);
@@ -130,10 +139,10 @@ std::string overhead(const Run& run) {
   }
   const Overhead& o = run.overhead;
   std::string out = fmt::format("zeus itself: {:.1f} ms of CPU", o.cpu_s * 1e3);
-  if (measured > 0) out += fmt::format(" ({:.2f} % of one core)", 100 * o.cpu_s / measured);
+  if (measured > 0) out += fmt::format(" ({:.2f} % of a core)", 100 * o.cpu_s / measured);
   out += fmt::format(", {:.0f} us at the edges", static_cast<double>(cost.count()) * 1e-3);
   if (o.period.count() > 0) {
-    out += fmt::format(", {} samples of each sensor every {:g} ms, {} missed", o.effort.ticks,
+    out += fmt::format("; {} samples at {:g} ms, {} missed", o.effort.ticks,
                        static_cast<double>(o.period.count()) * 1e-6, o.effort.missed);
   }
   if (o.samples_lost > 0) out += fmt::format(", {} overwritten unread", o.samples_lost);
@@ -177,8 +186,8 @@ std::string to_text(const std::vector<Problem>& problems, Style style) {
   if (problems.empty()) return "";
   std::string out = bold("not available", style) + '\n';
   for (const Problem& p : problems) {
-    out += fmt::format("  {}: {} [{}]\n", printable(p.where), printable(p.error.detail),
-                       to_string(p.error.code));
+    out += fmt::format("  {}: {}", printable(p.where), printable(p.error.detail));
+    out += style.verbose ? fmt::format(" [{}]\n", to_string(p.error.code)) : "\n";
   }
   return out;
 }
@@ -191,9 +200,13 @@ std::string to_text(std::string_view kind, const Selection& selection,
                                  [&](const DeviceInfo& d) { return d.id == id; });
     which.push_back(it == devices.end() ? id : std::to_string(it->index));
   }
-  std::string out = fmt::format("{}: {} ({})\n", kind,
-                                which.empty() ? "none" : fmt::format("{}", fmt::join(which, ", ")),
-                                printable(selection.source));
+  std::string source = printable(selection.source);
+  if (which.empty()) {
+    which.emplace_back("none");
+    if (source == "all GPUs") source = "no GPU found";
+    if (source == "all CPUs") source = "no CPU that tells energy";
+  }
+  std::string out = fmt::format("{}: {} ({})\n", kind, fmt::join(which, ", "), source);
   for (const Problem& p : selection.problems) {
     out += fmt::format("  note: {}\n", printable(p.error.detail));
   }
@@ -204,7 +217,7 @@ std::string to_text(const WindowResult& w, Style style) {
   Table table({left, left, right, right, left, left, left, left});
   table.row(
       {"domain", "energy", "mean", "peak", "how", style.verbose ? "bound" : "", "device", ""});
-  add_rows(table, w, std::nullopt, 0, style);
+  add_rows(table, w, nullptr, 0, style);
   std::string out = w.domains.empty() ? "" : table.text();
   out += bold("  total  ", style) + total(w) + '\n';
   const bool starred = std::any_of(w.domains.begin(), w.domains.end(), [](const DomainResult& d) {
@@ -216,8 +229,9 @@ std::string to_text(const WindowResult& w, Style style) {
   if (w.domains.empty()) return out;
   if (starred) {
     out +=
-        "  ± is 2 standard uncertainties; * the sensor is not calibrated: without its gain, for "
-        "comparing runs on it\n";
+        "  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain: to "
+        "compare "
+        "runs\n";
   } else {
     out += "  ± is 2 standard uncertainties, the sensor's gain included\n";
   }

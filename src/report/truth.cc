@@ -28,7 +28,7 @@ Claim read_claim(const Json& d) {
   c.scope = c.domain.substr(0, colon);
   if (colon != std::string::npos) c.unit = c.domain.substr(colon + 1);
   c.device_id = text(d, "device_id");
-  c.in_total = d.value("in_total", false);
+  c.in_total = d.contains("in_total") && d["in_total"] == true;
   c.energy_j = value(d, "energy_j", kNan);
   c.u_j = value(d, "u_abs_j", kNan);
   c.low_j = value(d, "low_j", 0);

@@ -27,23 +27,39 @@ TEST(CommandLine, TellsAnUnknownCommandFromOneThatCannotRun) {
 
 TEST(CommandLine, AnswersEveryMisuseWithOneSentenceAndStatusTwo) {
   const std::vector<Words> misuses = {
-      {},
       {"nonsense"},
       {"run"},
+      {"run", "--"},
       {"run", "true"},
       {"run", "--no-such-flag", "--", "true"},
       {"run", "--period", "5 apples", "--", "true"},
       {"run", "--period", "0", "--", "true"},
       {"run", "-r", "0", "--", "true"},
       {"run", "-r", "x", "--", "true"},
+      {"run", "-r", "-1", "--", "true"},
+      {"run", "-r", "99999999999999", "--", "true"},
+      {"run", "--period", "--", "true"},
+      {"run", "-I", "abc", "--", "true"},
+      {"run", "-o", "", "--", "true"},
+      {"run", "-o"},
+      {"run", "--json=3", "--", "true"},
+      {"run", "--gpus", "0\n1", "--", "true"},
+      {"run", "--gpus", "0", "--gpus", "1", "--", "true"},
       {"run", "--gpus", "0", "--no-gpu", "--", "true"},
       {"run", "--timeline", "power.txt", "--", "true"},
       {"run", "--json", "-I", "100", "--", "true"},
       {"--host", "nowhere", "env"},
+      {"--host", "", "env"},
+      {"--host", "sim:", "env"},
+      {"--host", "sim:a\nb\x1b[2J", "env"},
+      {"--host", "sim:/nonexistent.toml", "env"},
       {"--host", "sim:no-such-scenario", "run", "--", "true"},
       {"env", "--require", "gpu,flux"},
       {"env", "extra"},
+      {"env", "--", "true"},
       {"monitor"},
+      {"monitor", "heat"},
+      {"monitor", "energy", "--gpu-indices", "-1"},
       {"monitor", "power", "--power-domain", "psychic"},
       {"--host", "sim:square", "monitor", "power", "--power-domain", "psychic"},
       {"sim", "run", "no-such-scenario", "--", "true"},
@@ -59,6 +75,30 @@ TEST(CommandLine, AnswersEveryMisuseWithOneSentenceAndStatusTwo) {
     EXPECT_TRUE(one_sentence(r.err)) << all << r.err;
     EXPECT_EQ(r.out, "") << all;
   }
+}
+
+TEST(CommandLine, AMisuseNamesTheOptionAndTheValue) {
+  const std::vector<std::pair<Words, std::string>> misuses = {
+      {{"run", "--no-such-flag", "--", "true"}, "\"--no-such-flag\""},
+      {{"run", "-r", "-1", "--", "true"}, "--repeat: \"-1\""},
+      {{"run", "-I", "abc", "--", "true"}, "--interval: \"abc\""},
+      {{"run", "-o"}, "--output needs a value"},
+      {{"run", "--json=3", "--", "true"}, "--json takes no value"},
+      {{"run", "--gpus", "0", "--gpus", "1", "--", "true"}, "--gpus is given more than once"},
+      {{"runn"}, "verbs are env, run, monitor"},
+      {{"monitor"}, "one of energy, power"}};
+  for (const auto& [words, part] : misuses) {
+    const std::string err = zeus(words).err;
+    EXPECT_NE(err.find(part), std::string::npos) << part << " is not in: " << err;
+  }
+}
+
+TEST(CommandLine, AloneShowsItsHelpAsAMisuse) {
+  const auto r = zeus({});
+
+  EXPECT_EQ(r.status, 2);
+  EXPECT_EQ(r.out, "");
+  EXPECT_EQ(r.err, zeus({"--help"}).out);
 }
 
 TEST(CommandLine, AGpuThatIsNotThereIsNamedWithThoseThatAre) {
@@ -78,6 +118,7 @@ TEST(CommandLine, HelpAndVersionOfEveryVerbGoToStandardOutput) {
                                     {"monitor", "energy"},
                                     {"monitor", "power"},
                                     {"sim"},
+                                    {"sim", "list"},
                                     {"sim", "run"},
                                     {"sim", "truth"},
                                     {"restore"}};
@@ -86,6 +127,9 @@ TEST(CommandLine, HelpAndVersionOfEveryVerbGoToStandardOutput) {
     const auto r = zeus(verb);
     EXPECT_EQ(r.status, 0);
     EXPECT_NE(r.out.find("Usage: "), std::string::npos);
+    EXPECT_NE(r.out.find("Examples:\n"), std::string::npos) << r.out;
+    std::istringstream lines(r.out);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
     EXPECT_EQ(r.err, "");
   }
   EXPECT_TRUE(zeus({"--version"}).out.starts_with("zeus "));

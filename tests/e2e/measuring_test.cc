@@ -161,6 +161,20 @@ TEST(Monitoring, PowerPrintsLinesAndTotals) {
   EXPECT_NEAR(all.back()["total_energy"]["GPU0"]["energy_j"].get<double>(), 100 * seconds, 15);
 }
 
+TEST(Monitoring, SaysInOneSentenceThatThereIsNothingToWatch) {
+  const std::vector<Words> watches = {
+      {"--host", "sim:xeon-2s", "monitor", "power"},
+      {"--host", "sim:constant", "monitor", "power", "--no-gpu"},
+      {"--host", "sim:constant", "monitor", "power", "--power-domain", "memory_average"},
+      {"--host", "sim:constant", "monitor", "energy", "--no-gpu"}};
+  for (const Words& words : watches) {
+    const auto r = zeus(words);
+    EXPECT_EQ(r.status, 1);
+    EXPECT_TRUE(one_sentence(r.err)) << r.err;
+    EXPECT_EQ(r.out, "");
+  }
+}
+
 TEST(Monitoring, EndsWithTotalsOnInterruptAndTermination) {
   for (const int signal : {SIGINT, SIGTERM}) {
     Process p(zeus_words({"--host", "sim:constant", "monitor", "energy"}));

@@ -43,9 +43,14 @@ void BackOff::reset() noexcept {
 
 Status Session::start() {
   if (!api.lib.loaded()) {
+    if (simulated_ && api.lib.absent()) {
+      return Error{Errc::absent, 0, "the scenario has no NVIDIA GPU"};
+    }
     return Error{Errc::absent, 0,
-                 "cannot load NVIDIA's library: " + api.lib.why() +
-                     "; there is no NVIDIA driver here, or the container was started without it"};
+                 api.lib.absent() ? "cannot load libnvidia-ml.so.1: no NVIDIA driver here, or the "
+                                    "container was started without it"
+                                  : "cannot load NVIDIA's library: " + api.lib.why() +
+                                        "; install the NVIDIA driver anew"};
   }
   if (!api.lib.missing().empty()) {
     return Error{Errc::unsupported, 0,

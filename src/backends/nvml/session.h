@@ -28,7 +28,7 @@ class BackOff {
 /// All sensors and knobs share it. GPUs are told apart by UUID, since numbers may move in a reload.
 class Session {
  public:
-  explicit Session(const Host& host) : api(host) {}
+  explicit Session(const Host& host) : api(host), simulated_(host.simulated) {}
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
   ~Session() { shut_down(); }
@@ -74,6 +74,7 @@ class Session {
   void shut_down() noexcept;
   abi::Return find(unsigned index) noexcept;
 
+  const bool simulated_;
   static constexpr std::uint64_t kNobody = ~std::uint64_t{0};
   unsigned count_ = 0;
   std::unique_ptr<Gpu[]> gpus_;

@@ -51,7 +51,20 @@ TEST(NvmlSession, IsAbsentWithoutALibraryAndNamesIt) {
   const std::string text = why(machine);
   EXPECT_EQ(machine.problems[0].error.code, Errc::absent);
   EXPECT_NE(text.find("libnvidia-ml.so.1"), std::string::npos);
-  EXPECT_NE(text.find("there is no NVIDIA driver here"), std::string::npos);
+  EXPECT_NE(text.find("no NVIDIA driver here"), std::string::npos);
+}
+
+TEST(NvmlSession, IsAbsentInASimulatedMachineWithoutBlamingADriver) {
+  const Machine machine = open_local({"/nowhere", "/nowhere", true}, {&nvml::kBackend, 1});
+  EXPECT_EQ(why(machine), "the scenario has no NVIDIA GPU");
+}
+
+TEST(NvmlSession, SaysWhatTheLoaderSaysOfALibraryThatIsThereAndBroken) {
+  test::Tree tree;
+  tree.write("libnvidia-ml.so.1", "not a library");
+  const Machine machine = open_local({"/nowhere", tree.root()}, {&nvml::kBackend, 1});
+  EXPECT_EQ(machine.problems[0].error.code, Errc::absent);
+  EXPECT_NE(why(machine).find("file too short"), std::string::npos) << why(machine);
 }
 
 // field failure 90, field failure 91

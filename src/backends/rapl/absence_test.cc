@@ -52,6 +52,11 @@ TEST(RaplAbsence, EndsWithTheMountsUnderZeusSys) {
   EXPECT_TRUE(machine.problems.empty());
 }
 
+TEST(RaplAbsence, OfASimulatedMachineIsItsScenarios) {
+  const Machine machine = open_local({"/nowhere", {}, true}, {&rapl::kBackend, 1});
+  EXPECT_EQ(machine.problems.at(0).error.detail, "the scenario has no power counters of CPUs");
+}
+
 // field failure 138
 TEST(RaplAbsence, InAContainerNamesItsMounts) {
   Powercap cpu;

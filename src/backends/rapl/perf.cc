@@ -35,7 +35,7 @@ class PerfSource final : public Source {
   unsigned shift_;
 };
 
-/// All of `text` as a number: decimal, or hexadecimal after "0x".
+/// All of `text` as a number without a sign: decimal, or hexadecimal after "0x".
 template <class T>
 std::optional<T> whole_number(std::string_view text) {
   int base = 10;
@@ -43,6 +43,7 @@ std::optional<T> whole_number(std::string_view text) {
     text.remove_prefix(2);
     base = 16;
   }
+  if (text.starts_with('-')) return std::nullopt;
   T value{};
   const char* const last = text.data() + text.size();
   const auto [end, ec] = std::from_chars(text.data(), last, value, base);
@@ -79,7 +80,8 @@ std::optional<std::vector<int>> parse_cpus(std::string_view text) {
     const auto dash = std::min(part.find('-'), part.size());
     const auto first = whole_number<int>(part.substr(0, dash));
     const auto last = dash == part.size() ? first : whole_number<int>(part.substr(dash + 1));
-    if (!first || !last || *first < 0 || *last < *first || *last >= kMost) return std::nullopt;
+    if (!first || !last || *last < *first || *last >= kMost) return std::nullopt;
+    if (!cpus.empty() && *first <= cpus.back()) return std::nullopt;  // The kernel's lists ascend.
     for (int cpu = *first; cpu <= *last; ++cpu) cpus.push_back(cpu);
     if (end == text.size()) return cpus;
     text.remove_prefix(end + 1);
@@ -87,10 +89,11 @@ std::optional<std::vector<int>> parse_cpus(std::string_view text) {
 }
 
 std::optional<double> parse_scale(std::string_view text) {
+  constexpr double kLeast = 0x1p-64, kMost = 1e3;
   double scale = 0;
   const char* const last = text.data() + text.size();
   const auto [end, ec] = std::from_chars(text.data(), last, scale);
-  if (ec != std::errc{} || end != last || !(scale > 0) || scale > 1e3) return std::nullopt;
+  if (ec != std::errc{} || end != last || !(scale >= kLeast) || scale > kMost) return std::nullopt;
   return scale;
 }
 

@@ -17,7 +17,6 @@
 namespace zeus {
 namespace {
 
-using test::problem_at;
 using test::readings;
 
 constexpr DomainId kPackage0{Scope::package, 0}, kPackage1{Scope::package, 1};
@@ -93,7 +92,8 @@ TEST(RaplPerfText, OfAMaskIsAListOfProcessors) {
   EXPECT_EQ(rapl::parse_cpus("0,24"), (std::vector{0, 24}));
   EXPECT_EQ(rapl::parse_cpus("0-1"), (std::vector{0, 1}));
   EXPECT_EQ(rapl::parse_cpus("0,8-10,64"), (std::vector{0, 8, 9, 10, 64}));
-  for (const char* text : {"", ",", "0,", "-1", "1-0", "0-", "0--1", "a", "0 1", "0-99999999"}) {
+  for (const char* text : {"", ",", "0,", "-1", "1-0", "0-", "0--1", "a", "0 1", "0-99999999",
+                           "0x-0", "1,0", "0,0", "0-65535,0-65535"}) {
     EXPECT_FALSE(rapl::parse_cpus(text)) << text;
   }
 }
@@ -101,7 +101,7 @@ TEST(RaplPerfText, OfAMaskIsAListOfProcessors) {
 TEST(RaplPerfText, OfAScaleIsAPositiveNumber) {
   EXPECT_EQ(rapl::parse_scale(kKernelScale), std::ldexp(1, -32));
   EXPECT_EQ(rapl::parse_scale("1e-6"), 1e-6);
-  for (const char* text : {"", "0", "-1", "nan", "inf", "1e-6x", "1e9", "Joules"}) {
+  for (const char* text : {"", "0", "-1", "nan", "inf", "1e-6x", "1e9", "Joules", "5e-324"}) {
     EXPECT_FALSE(rapl::parse_scale(text)) << text;
   }
 }
@@ -262,7 +262,7 @@ TEST(RaplPerf, SaysWhatWasTriedAndTheWaysOut) {
 TEST(RaplPerf, IsNotUsedWhereItsFilesMeanNothing) {
   const struct {
     const char *file, *text, *says;
-  } kBad[] = {
+  } bads[] = {
       {"type", "power\n", "power/type tells no number"},
       {"cpumask", "\n", "power/cpumask tells no CPUs"},
       {"cpumask", "7\n", "cpu7/topology/physical_package_id tells no socket"},
@@ -270,7 +270,7 @@ TEST(RaplPerf, IsNotUsedWhereItsFilesMeanNothing) {
       {"events/energy-pkg.scale", "0\n", "events/energy-pkg.scale tells no scale"},
       {"events/energy-pkg.unit", "Watts\n", "events/energy-pkg.unit tells no joules"},
   };
-  for (const auto& bad : kBad) {
+  for (const auto& bad : bads) {
     Pmu cpu;
     cpu.closed_zone("intel-rapl:0", "package-0");
     cpu.pmu(bad.file, bad.text);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <limits>
 #include <system_error>
 #include <tuple>
 #include <utility>
@@ -21,10 +22,11 @@ constexpr std::array<Kind, 5> kKinds = {{{"package", Scope::package, 1000, "ener
 
 constexpr std::string_view kControls[] = {"intel-rapl", "intel-rapl-mmio"};
 
-/// Takes a number off the front of `text`.
+/// Takes a number of digits alone off the front of `text`.
 bool number(std::string_view& text, int& out) {
+  if (text.starts_with('-')) return false;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), out);
-  if (ec != std::errc{} || out < 0) return false;
+  if (ec != std::errc{}) return false;
   text.remove_prefix(static_cast<std::size_t>(end - text.data()));
   return true;
 }
@@ -100,7 +102,8 @@ std::optional<TopName> parse_top(std::string_view name) {
     name.remove_prefix(kDie.size());
     if (!number(name, die)) return std::nullopt;
   }
-  if (!name.empty()) return std::nullopt;
+  constexpr int kMost = std::numeric_limits<std::uint16_t>::max();
+  if (!name.empty() || unit > kMost || die > kMost) return std::nullopt;
   return TopName{
       {Scope::package, static_cast<std::uint16_t>(unit), static_cast<std::uint16_t>(die)}, has_die};
 }
