@@ -129,16 +129,17 @@ int main(int argc, char** argv) try {
   }
   const double cpu = sum_ours.cpu_s - background;
   if (json) {
-    std::printf("{\"seconds\":%g,\"rate_hz\":%g,\"sensors\":%zu,\"ours_cpu_s\":%.4f,"
-                "\"bare_cpu_s\":%.4f,\"ratio\":%.4f,\"ours_ticks\":%.0f,\"bare_ticks\":%.0f,"
-                "\"ours_missed\":%.0f,\"bare_missed\":%.0f,\"grown_mib\":%.3f,"
-                "\"bytes_per_sample\":%zu}\n",
-                seconds, rate, sensors, cpu, sum_bare.cpu_s, cpu / sum_bare.cpu_s, sum_ours.ticks,
-                sum_bare.ticks, sum_ours.missed, sum_bare.missed, grown, sizeof(zeus::Sample));
+    std::printf(
+        "{\"seconds\":%g,\"rate_hz\":%g,\"sensors\":%zu,\"ours_cpu_s\":%.4f,"
+        "\"bare_cpu_s\":%.4f,\"ratio\":%.4f,\"ours_ticks\":%.0f,\"bare_ticks\":%.0f,"
+        "\"ours_missed\":%.0f,\"bare_missed\":%.0f,\"grown_mib\":%.3f,"
+        "\"bytes_per_sample\":%zu}\n",
+        seconds, rate, sensors, cpu, sum_bare.cpu_s, cpu / sum_bare.cpu_s, sum_ours.ticks,
+        sum_bare.ticks, sum_ours.missed, sum_bare.missed, grown, sizeof(zeus::Sample));
     return 0;
   }
-  std::printf("sampling %zu sensors (8 GPUs x 3, 4 zones) at %g Hz for %g s a side\n", sensors, rate,
-              seconds);
+  std::printf("sampling %zu sensors (8 GPUs x 3, 4 zones) at %g Hz for %g s a side\n", sensors,
+              rate, seconds);
   std::printf("%-24s %12s %12s %8s\n", "", "ours", "bare loop", "ratio");
   std::printf("%-24s %12.3f %12.3f %8.3f\n", "CPU time (s)", cpu, sum_bare.cpu_s,
               cpu / sum_bare.cpu_s);

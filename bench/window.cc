@@ -74,10 +74,10 @@ int main(int argc, char** argv) try {
   for (const char* latency : {"10us", "0us"}) {
     const Row r = compare(latency, rounds);
     if (json) {
-      std::printf("%s{\"latency\":\"%s\",\"ours_ns\":%.0f,\"bare_ns\":%.0f,\"ratio\":%.4f,"
-                  "\"allocations\":%zu}",
-                  separator.c_str(), latency, r.ours_ns, r.bare_ns, r.ours_ns / r.bare_ns,
-                  r.allocations);
+      std::printf(
+          "%s{\"latency\":\"%s\",\"ours_ns\":%.0f,\"bare_ns\":%.0f,\"ratio\":%.4f,"
+          "\"allocations\":%zu}",
+          separator.c_str(), latency, r.ours_ns, r.bare_ns, r.ours_ns / r.bare_ns, r.allocations);
       separator = ",\n";
     } else {
       std::printf("%-14s %12.2f %12.2f %8.3f %12.0f %12zu\n", latency, r.ours_ns / 1e3,

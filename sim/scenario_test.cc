@@ -40,7 +40,8 @@ TEST(Scenario, SaysWhatAValueShouldHaveBeen) {
   EXPECT_NE(error_of(std::string(kGpu) + "energy = { update = 0 }").find("more than zero"),
             std::string::npos);
   EXPECT_NE(error_of("[[gpu]]\nmodel = \"x\"").find("give the true power"), std::string::npos);
-  for (const char* text : {"[[gpu]\n", "[[[gpu]]]\n", "[[;", "[=]", "a.= 1"}) {
+  for (const char* text :
+       {"[[gpu]\n", "[[[gpu]]]\n", "[[;", "[=]", "a.= 1", "\u00e4 = 1", "js\u03d1 = 1"}) {
     EXPECT_NE(error_of(text).find("line 1"), std::string::npos) << text;
   }
   EXPECT_NE(error_of(std::string(kGpu) + "limit = { min = 9, max = 3 }").find("min <= default"),

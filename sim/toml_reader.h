@@ -3,18 +3,12 @@
 // Reads tables of TOML strictly: each key is asked for once, and what nobody asked for is an error.
 // The first error is kept, so that a reader is written as if nothing could fail.
 
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
-// Its parser (3.3) asserts what a file may break, as "[[[x]]]" does, and then says what is wrong
-// with it.
-#define TOML_ASSERT(expression) static_assert(true)
-#include <toml++/toml.h>
-
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "sim/power.h"
+#include "sim/toml.h"
 #include "zeus/result.h"
 
 namespace zeus::sim {

@@ -3,19 +3,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#define TOML_EXCEPTIONS 0
-#define TOML_HEADER_ONLY 1
-// Its parser (3.3) asserts what a file may break, as "[[[x]]]" does, and then says what is wrong
-// with it.
-#define TOML_ASSERT(expression) static_assert(true)
-#include <toml++/toml.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
 
 #include "options.h"
+#include "sim/toml.h"
 
 namespace zeus::cli {
 namespace {

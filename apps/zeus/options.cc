@@ -103,16 +103,16 @@ std::int64_t whole_number(const std::string& option, const std::string& text, st
 
 Result<Duration> parse_duration(std::string_view text, double plain_unit) {
   static constexpr std::pair<std::string_view, double> kUnits[] = {
-      {"ns", 1e-9}, {"us", 1e-6}, {"µs", 1e-6}, {"ms", 1e-3},
-      {"s", 1},     {"m", 60},    {"min", 60},  {"h", 3600}};
+      {"ns", 1},  {"us", 1e3}, {"µs", 1e3},   {"ms", 1e6},
+      {"s", 1e9}, {"m", 60e9}, {"min", 60e9}, {"h", 3600e9}};
   double number = 0;
   const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), number);
   std::string_view suffix = text.substr(static_cast<std::size_t>(end - text.data()));
-  double unit = suffix.empty() ? plain_unit : 0;
-  for (const auto& [name, seconds] : kUnits) {
-    if (suffix == name) unit = seconds;
+  double unit = suffix.empty() ? plain_unit * 1e9 : 0;
+  for (const auto& [name, nanoseconds] : kUnits) {
+    if (suffix == name) unit = nanoseconds;
   }
-  const double ns = number * unit * 1e9;
+  const double ns = number * unit;
   if (ec != std::errc{} || unit == 0 || !(number >= 0) || !(ns < 9e18)) {
     return Error{Errc::invalid, 0,
                  fmt::format("\"{}\" is no duration; write one like 100ms, 1.5s or 2m", text)};

@@ -45,8 +45,9 @@ int main(int argc, char** argv) {
   auto monitor = zeus::Monitor::open(std::move(*machine));
   if (!monitor) return fail(monitor.error());
 
-  benchmark::RegisterBenchmark("dot", [&](benchmark::State& s) { dot(s, *monitor); })
-      ->Range(1 << 10, 1 << 20);
+  benchmark::RegisterBenchmark("dot", [&](benchmark::State& s) {
+    dot(s, *monitor);
+  })->Range(1 << 10, 1 << 20);
   int n = static_cast<int>(rest.size());
   benchmark::Initialize(&n, rest.data());
   if (benchmark::ReportUnrecognizedArguments(n, rest.data())) return 2;

@@ -92,6 +92,13 @@ TEST(Text, KeepsControlCharactersFromTheTerminal) {
   EXPECT_EQ(to_text(run, {}).find('\x1b'), std::string::npos);
 }
 
+TEST(Text, OfACounterThatStartedAnewIsALowerBound) {
+  DomainResult d = sample_run().runs[0].window.domains[0];
+  d.energy.flags = d.energy.flags | Flag::reset;
+
+  EXPECT_EQ(energy_text(d), "at least 150.1 J");
+}
+
 TEST(Rounded, LeavesTwoDigitsOfTheUncertainty) {
   EXPECT_EQ(rounded(1000.0625, 3.0), "1000.1");
   EXPECT_EQ(rounded(150.125, 0.1), "150.12");

@@ -22,6 +22,7 @@ double expanded(const Estimate& e) {
 }
 
 std::string energy(const Estimate& e) {
+  if (has(e.flags, Flag::reset)) return fmt::format("at least {} J", rounded(e.value, kNan));
   const double u = expanded(e);
   const std::string mark = has(e.flags, Flag::gain_unknown) ? "*" : "";
   return fmt::format("{} J ± {} J{}", rounded(e.value, u), rounded(u, u), mark);
