@@ -201,7 +201,8 @@ void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs) {
   exact->footer(
       "Examples:\n"
       "  zeus --host sim:square run --json -o run.json -- sleep 5\n"
-      "  zeus sim truth run.json       exit status 1 if a value is off by more than 2 u");
+      "  zeus sim truth run.json       exit status 1 if a value is out of its bound or off by more "
+      "than 4 u");
   verbs.emplace_back(exact, [&globals, options] { return truth(globals, *options); });
 }
 

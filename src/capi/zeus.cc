@@ -112,9 +112,10 @@ zeus_status zeus_open(const char* address, const zeus_options* options, zeus_mon
   const zeus_options mine = taken(options);
   if (auto chosen = choose(*machine, mine); !chosen) return fail(chosen.error());
   zeus::Monitor::Options how;
-  if (std::isfinite(mine.period_s) && mine.period_s > 0) {
-    how.period =
-        std::chrono::duration_cast<zeus::Duration>(std::chrono::duration<double>(mine.period_s));
+  if (mine.period_s > 0) {
+    // A day is as good as never, and fits.
+    how.period = std::chrono::duration_cast<zeus::Duration>(
+        std::chrono::duration<double>(std::min(mine.period_s, 86'400.0)));
   }
   auto monitor = zeus::Monitor::open(std::move(*machine), how);
   if (!monitor) return fail(monitor.error());

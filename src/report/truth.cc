@@ -9,6 +9,9 @@
 namespace zeus::report {
 namespace {
 
+/// One value in twenty lies beyond 2 u, as it should; beyond 4 u none ought to.
+constexpr double kBeyondChance = 4;
+
 Error no(std::string detail) { return {Errc::invalid, 0, std::move(detail)}; }
 
 double value(const Json& object, const char* key, double otherwise) {
@@ -114,7 +117,8 @@ Verdict compare(const Claims& claims) {
     // Of what is left out of the sum of values, the truth is left out too.
     if (c.in_total && std::isfinite(c.energy_j)) total.truth_j += c.truth_j;
     any = any || j.judged();
-    all = all && (!j.judged() || (j.within_2u && j.within_bound));
+    all = all &&
+          (!j.judged() || (j.within_bound && std::abs(j.error_j) <= kBeyondChance * j.claim.u_j));
     out.domains.push_back(j);
   }
   out.total = judge_claim(total);

@@ -40,7 +40,7 @@ struct Verdict {
   Claims claims;
   std::vector<Judged> domains;
   Judged total;
-  bool holds = false;  ///< Something was judged, and all of it lies within 2 u and its bound.
+  bool holds = false;  ///< Something was judged, and all of it lies in its bound and within 4 u.
 };
 Verdict compare(const Claims& claims);
 
