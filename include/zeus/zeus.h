@@ -102,6 +102,15 @@ ZEUS_C_API double zeus_seconds(const zeus_record* record);
 #define ZEUS_FLAG_STALLED 256u          /**< The counter did not move although it should have. */
 #define ZEUS_FLAG_SHARED 512u           /**< Others' use of the device is in it. */
 #define ZEUS_FLAG_DISAGREE 1024u        /**< Counter and power contradict each other. */
+#define ZEUS_FLAG_PARTIAL_COVERAGE (1u << 11)    /**< It looks at less than 95 % of the time. */
+#define ZEUS_FLAG_COVERAGE_UNVERIFIED (1u << 12) /**< What it does not see is not proven. */
+#define ZEUS_FLAG_ALIASED (1u << 13)             /**< The load runs in step with the sensor. */
+#define ZEUS_FLAG_NO_PAD (1u << 14)              /**< A running mean without quiet power around. */
+#define ZEUS_FLAG_PROFILE_MISMATCH (1u << 15)    /**< It does not behave as its profile says. */
+#define ZEUS_FLAG_MISSED_TICKS (1u << 16)        /**< Readings were missed. */
+#define ZEUS_FLAG_UNCALIBRATED_GAIN (1u << 17)   /**< Its gain is a prior of other devices. */
+#define ZEUS_FLAG_UNIT_SUSPECT (1u << 18)        /**< Two sensors differ as two units do. */
+#define ZEUS_FLAG_MODELLED (1u << 19)            /**< Computed by a model, not measured. */
 
 /** Joules with what is known about their error. Standard uncertainties are k = 1. */
 typedef struct zeus_estimate {
@@ -111,6 +120,13 @@ typedef struct zeus_estimate {
   double u_cmp_j;       /**< For comparing windows of one sensor: without its gain. */
   double low_j, high_j; /**< Hard bound; infinite above where none is known. */
   uint32_t flags;       /**< ZEUS_FLAG_... */
+  /** How far comparisons may rely on it: 'A' to 'D', or 'R': refused, there is no number. */
+  char quality, quality_abs;
+  int refusal;                            /**< 0, or n: the reason Rn. */
+  double interval_low_j, interval_high_j; /**< Twice the standard uncertainty, within the bound. */
+  double coverage;                        /**< Share of the time looked at; NaN: unknown. */
+  /** What u is made of, in joules (k = 1). */
+  double u_edges_j, u_quantum_j, u_timing_j, u_coverage_j, u_lag_j, u_gain_j, u_offset_j;
 } zeus_estimate;
 
 /** Instead of a domain's index: the whole machine, each joule once. */

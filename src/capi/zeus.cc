@@ -176,8 +176,31 @@ zeus_status zeus_energy(const zeus_record* record, size_t domain, zeus_estimate*
   const auto& all = m.subject->domains.all();
   if (domain != ZEUS_TOTAL && domain >= all.size()) return invalid("there is no such domain");
   const zeus::Estimate e = zeus::estimate(m, domain == ZEUS_TOTAL ? zeus::kNode : all[domain]);
-  return give({sizeof(zeus_estimate), e.value, e.u_abs, e.u_cmp, e.low, e.high,
-               static_cast<uint32_t>(e.flags)},
+  const auto interval = e.interval();
+  const auto& b = e.budget;
+  const auto letter = [](zeus::Quality q) {
+    return q == zeus::Quality::refused ? 'R' : *to_string(q);
+  };
+  return give({sizeof(zeus_estimate),
+               e.value,
+               e.u_abs,
+               e.u_cmp,
+               e.low,
+               e.high,
+               static_cast<uint32_t>(e.flags),
+               letter(e.quality),
+               letter(e.quality_abs),
+               static_cast<int>(e.refusal),
+               interval[0],
+               interval[1],
+               e.coverage,
+               b.edges,
+               b.quantum,
+               b.timing,
+               b.coverage,
+               b.lag,
+               b.gain,
+               b.offset},
               out);
 }
 

@@ -1,5 +1,7 @@
 #include "measure/track.h"
 
+#include <algorithm>
+
 #include "measure/ticks.h"
 
 namespace zeus {
@@ -47,6 +49,10 @@ void follow(Track& track, const SensorInfo& info, Sample next, Duration longest)
     return;
   }
   ++track.polls;
+  if (info.quantity != Quantity::energy) {
+    track.least = std::min(track.least, next.raw());
+    track.greatest = std::max(track.greatest, next.raw());
+  }
   if (track.valid()) {
     if (next.at() < track.at) return;  // Two readers of one sensor: the newer one has been taken.
     if (info.quantity == Quantity::energy) {

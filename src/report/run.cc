@@ -71,7 +71,7 @@ DomainResult judge_domain(const Machine& machine, const Measurement& m, DomainId
   r.in_total = std::find(roots.begin(), roots.end(), domain) != roots.end();
   const std::size_t power = index_of(subject, domain, Quantity::power);
   std::size_t sensor = index_of(subject, domain, Quantity::energy);
-  if (sensor == subject.sensors.size() || r.energy.method == "integrated") sensor = power;
+  if (sensor == subject.sensors.size() || has(r.energy.flags, Flag::integrated)) sensor = power;
   if (sensor < subject.sensors.size()) {
     const SensorInfo& info = subject.sensors[sensor];
     r.sensor = info.name;
@@ -217,6 +217,15 @@ const char* explain(Flag flag) noexcept {
     case Flag::stalled: return "the counter stood still";
     case Flag::shared: return "others' use of the device is in it";
     case Flag::disagree: return "counter and sampled power contradict each other";
+    case Flag::partial_coverage: return "the sensor looks at a part of the time only";
+    case Flag::coverage_unverified: return "what the sensor does not see is not proven";
+    case Flag::aliased: return "the load runs in step with the sensor";
+    case Flag::no_pad: return "no quiet power around the window";
+    case Flag::profile_mismatch: return "the sensor does not behave as its profile says";
+    case Flag::missed_ticks: return "readings were missed";
+    case Flag::uncalibrated_gain: return "gain taken from other devices";
+    case Flag::unit_suspect: return "two sensors differ by the ratio of two units";
+    case Flag::modelled: return "computed by a model, not measured";
   }
   return "";
 }

@@ -35,7 +35,7 @@ std::string bounds(const Estimate& e) {
 
 std::string notes(const Estimate& e, Style style) {
   std::vector<const char*> words;
-  for (unsigned bit = 0; bit < 16; ++bit) {
+  for (unsigned bit = 0; bit < 32; ++bit) {
     const auto flag = static_cast<Flag>(1u << bit);
     const bool told = flag == Flag::gain_unknown || flag == Flag::range_unknown ||
                       flag == Flag::integrated || flag == Flag::missing;

@@ -26,7 +26,11 @@ inline Measurement record(SensorInfo info, const std::vector<Sample>& samples,
                              .before_begin = {},
                              .before_end = {},
                              .first = 0,
-                             .count = m.between.size()};
+                             .count = m.between.size(),
+                             .earlier = 0,
+                             .later = 0,
+                             .lead = {},
+                             .tail = {}};
   if (!m.between.empty()) {
     Track track;
     follow(track, info, samples.front(), longest);
