@@ -43,6 +43,9 @@ typedef struct zeus_options {
   char* (*environment)(const char* name);
   /** Seconds between two samples of the sampler; 0: as seldom as the sensors allow. */
   double period_s;
+  /** 1: zeus_begin() waits for counters to tick, zeus_end() for the ticks after; for short windows
+   * with quiet devices around. 0: neither waits. */
+  int align_to_ticks;
 } zeus_options;
 
 /**
@@ -81,6 +84,8 @@ ZEUS_C_API const char* zeus_simulation(const zeus_monitor* monitor);
 ZEUS_C_API zeus_window* zeus_begin(zeus_monitor* monitor, const char* name);
 /** Ends a window of this monitor; `record` receives what was read. */
 ZEUS_C_API zeus_status zeus_end(zeus_monitor* monitor, zeus_window* window, zeus_record* record);
+/** An iteration of a periodic load begins now: tells whether it runs in step with a sensor. */
+ZEUS_C_API void zeus_mark(zeus_monitor* monitor);
 /** Abandons a window. Null is allowed. */
 ZEUS_C_API void zeus_abandon(zeus_window* window);
 
@@ -92,9 +97,9 @@ ZEUS_C_API double zeus_seconds(const zeus_record* record);
 
 /** Bits of zeus_estimate.flags: those of zeus::Flag. */
 #define ZEUS_FLAG_MISSING 1u            /**< Nothing was read: the value is NaN, never zero. */
-#define ZEUS_FLAG_SHORT_WINDOW 2u       /**< Under ten update periods: the edges dominate. */
+#define ZEUS_FLAG_SHORT_WINDOW 2u       /**< The edges cost more than 1 % of the energy. */
 #define ZEUS_FLAG_GAP 4u                /**< A wrap, or a stretch of power, may have been missed. */
-#define ZEUS_FLAG_RESET 8u              /**< The counter started anew: a lower bound. */
+#define ZEUS_FLAG_RESET 8u              /**< The counter started anew or jumped. */
 #define ZEUS_FLAG_GAIN_UNKNOWN 16u      /**< u_abs cannot include the sensor's gain. */
 #define ZEUS_FLAG_RANGE_UNKNOWN 32u     /**< There is no hard bound above. */
 #define ZEUS_FLAG_INTEGRATED 64u        /**< From samples of power. */

@@ -117,6 +117,7 @@ zeus_status zeus_open(const char* address, const zeus_options* options, zeus_mon
     how.period = std::chrono::duration_cast<zeus::Duration>(
         std::chrono::duration<double>(std::min(mine.period_s, 86'400.0)));
   }
+  if (mine.align_to_ticks != 0) how.align = zeus::Monitor::Align::tick;
   auto monitor = zeus::Monitor::open(std::move(*machine), how);
   if (!monitor) return fail(monitor.error());
   *out = new zeus_monitor(std::move(*monitor));
@@ -161,6 +162,7 @@ zeus_status zeus_end(zeus_monitor* monitor, zeus_window* window, zeus_record* re
   return static_cast<zeus_status>(monitor->monitor.end(std::move(mine), record->measurement));
 }
 
+void zeus_mark(zeus_monitor* monitor) { monitor->monitor.mark(); }
 void zeus_abandon(zeus_window* window) { (void)zeus::Monitor::Window::attach(window); }
 zeus_record* zeus_record_new(void) { return new (std::nothrow) zeus_record; }
 void zeus_record_free(zeus_record* record) { delete record; }

@@ -26,6 +26,12 @@ double amplitude(double m, double window_s, double load_s) noexcept {
   return 2 / (m * pi) * std::abs(sinc(m * window_s / load_s));
 }
 
+// What a window of `length_s` leaves of an alias of frequency f, nulls not believed.
+double share(double f, double length_s) noexcept {
+  const double x = f * length_s;
+  return std::hypot(sinc(x), kEnvelope / std::max(1.0, pi * x));
+}
+
 // Calls f(m, f_m) for each harmonic beyond half the rate of publication.
 template <class F>
 void for_each_alias(double update_s, double load_s, F f) {
@@ -95,16 +101,25 @@ double u_alias(double update_s, double window_s, double length_s, double load_s,
   if (!(update_s > 0) || !(length_s > 0) || !(load_s > 0)) return 0;
   double variance = 0;
   for_each_alias(update_s, load_s, [&](double m, double f) {
-    const double x = f * length_s;
-    const double g = std::hypot(sinc(x), kEnvelope / std::max(1.0, pi * x));
     // Root mean square: amplitude / sqrt(2).
-    const double u = swing_w * amplitude(m, window_s, load_s) / std::numbers::sqrt2 * g * length_s;
+    const double u = swing_w * amplitude(m, window_s, load_s) / std::numbers::sqrt2 *
+                     share(f, length_s) * length_s;
     variance += u * u;
   });
   const double irregular = std::min(1.0, 4 * mark_jitter_s / update_s);
   return std::hypot(
       std::sqrt(variance),
       irregular * u_random(update_s, window_s, std::max(length_s, update_s), delta_w));
+}
+
+double greatest_alias(double update_s, double window_s, double length_s, double load_s) noexcept {
+  if (!(update_s > 0) || !(load_s > 0)) return 0;
+  double greatest = 0;
+  for_each_alias(update_s, load_s, [&](double m, double f) {
+    if (amplitude(m, window_s, load_s) < kVisible) return;
+    greatest = std::max(greatest, share(f, length_s));
+  });
+  return greatest;
 }
 
 double slowest_beat(double update_s, double window_s, double load_s) noexcept {

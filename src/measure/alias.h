@@ -39,6 +39,11 @@ Iterations iterations(std::span<const Instant> marks) noexcept;
 double u_alias(double update_s, double window_s, double length_s, double load_s, double swing_w,
                double mark_jitter_s, double delta_w) noexcept;
 
+/// The greatest share g(f_m L) of a harmonic that a window of `length_s` leaves, of those that are
+/// read with 5 % of the swing or more. With the standard deviation sd of the readings over a beat
+/// or more, which holds all harmonics, u <= sd max_m g(f_m L) L whatever the shape of the load.
+double greatest_alias(double update_s, double window_s, double length_s, double load_s) noexcept;
+
 /// Period in seconds of the slowest beat of a harmonic that is seen with 5 % of the swing or more.
 /// Infinity: locked. 0: none.
 double slowest_beat(double update_s, double window_s, double load_s) noexcept;

@@ -90,6 +90,11 @@ Json overhead_json(const Run& run) {
           {"samples_lost", o.samples_lost}};
 }
 
+Json alias_json(const Estimate::Alias& a) {
+  if (!(a.load_s > 0)) return nullptr;
+  return {{"load_s", a.load_s}, {"beat_s", number(a.beat_s)}, {"r", a.r}, {"p", a.p}};
+}
+
 }  // namespace
 
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
@@ -102,13 +107,23 @@ Json to_json(const Estimate& e) {
           {"u_cmp_j", number(e.u_cmp)},
           {"low_j", number(e.low)},
           {"high_j", number(e.high)},
+          {"interval_j", {number(e.interval()[0]), number(e.interval()[1])}},
           {"method", std::string(e.method)},
           {"flags", flags},
+          {"refusal", e.refusal == Refusal::none ? Json(nullptr) : Json(to_string(e.refusal))},
+          {"quality", to_string(e.quality)},
+          {"quality_abs", to_string(e.quality_abs)},
+          {"coverage", number(e.coverage)},
+          {"update_s", e.update_s > 0 ? Json(e.update_s) : Json(nullptr)},
+          {"alias", alias_json(e.alias)},
           {"budget",
            {{"edges_j", number(e.budget.edges)},
             {"quantum_j", number(e.budget.quantum)},
             {"timing_j", number(e.budget.timing)},
-            {"gain_j", number(e.budget.gain)}}}};
+            {"coverage_j", number(e.budget.coverage)},
+            {"lag_j", number(e.budget.lag)},
+            {"gain_j", number(e.budget.gain)},
+            {"offset_j", number(e.budget.offset)}}}};
 }
 
 Json to_json(const DomainResult& d) {

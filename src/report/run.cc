@@ -33,8 +33,13 @@ const Device* owner(const Machine& machine, const SensorInfo& info) {
 /// Why an estimate has no value, from the flags and the errors at the edges of its sensor.
 std::string why(const Measurement& m, const Estimate& e, std::size_t sensor) {
   if (has(e.flags, Flag::stalled)) return "its counter did not move in all that time";
-  if (has(e.flags, Flag::below_resolution)) {
-    return "the window is shorter than its counter's step";
+  switch (e.refusal) {
+    case Refusal::no_update: return "the window is shorter than its counter's step";
+    case Refusal::fell: return "its counter fell or started anew";
+    case Refusal::wrap_unknown: return "it was not read for so long that its counter may have wrapped";
+    case Refusal::implausible: return "it would be more or less power than the device can have";
+    case Refusal::too_uncertain: return "its uncertainty exceeds its value in so short a window";
+    default: break;
   }
   if (sensor < m.series.size()) {
     const auto& s = m.series[sensor];
@@ -207,9 +212,9 @@ const char* explain(Flag flag) noexcept {
   switch (flag) {
     case Flag::none: return "";
     case Flag::missing: return "not measured, or a part is left out";
-    case Flag::short_window: return "shorter than ten updates of the sensor";
+    case Flag::short_window: return "so short that its edges cost more than 1 %";
     case Flag::gap: return "a stretch may have been missed";
-    case Flag::reset: return "the counter started anew: at least this much";
+    case Flag::reset: return "the counter started anew";
     case Flag::gain_unknown: return "sensor not calibrated";
     case Flag::range_unknown: return "no upper bound known";
     case Flag::integrated: return "from samples of power";

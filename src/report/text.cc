@@ -22,10 +22,18 @@ double expanded(const Estimate& e) {
 }
 
 std::string energy(const Estimate& e) {
-  if (has(e.flags, Flag::reset)) return fmt::format("at least {} J", rounded(e.value, kNan));
   const double u = expanded(e);
   const std::string mark = has(e.flags, Flag::gain_unknown) ? "*" : "";
   return fmt::format("{} J ± {} J{}", rounded(e.value, u), rounded(u, u), mark);
+}
+
+/// For comparing windows of one sensor: twice the standard uncertainty without gain and offset.
+std::string comparison(const Estimate& e) {
+  return fmt::format("± {} J", rounded(2 * e.u_cmp, 2 * e.u_cmp));
+}
+
+std::string covered(const Estimate& e) {
+  return std::isnan(e.coverage) ? "unknown" : fmt::format("{:.0f} %", 100 * e.coverage);
 }
 
 std::string bounds(const Estimate& e) {
@@ -33,12 +41,32 @@ std::string bounds(const Estimate& e) {
   return fmt::format("{} to {} J", rounded(e.low, kNan), rounded(e.high, kNan));
 }
 
+/// Why there is no number, with what is known all the same.
+std::string unmeasured(const std::string& reason, const Estimate& e) {
+  const bool bounded = e.low > 0 || (e.refusal != Refusal::lost && std::isfinite(e.high));
+  return "not measured: " + reason + (bounded ? " (" + bounds(e) + ")" : "");
+}
+
+/// What an uncertainty is made of, in joules at k = 1: only what there is.
+std::string budget(const Estimate& e) {
+  const auto& b = e.budget;
+  std::vector<std::string> parts;
+  for (const auto& [name, joules] :
+       {std::pair{"edges", b.edges}, std::pair{"quantum", b.quantum}, std::pair{"timing", b.timing},
+        std::pair{"coverage", b.coverage}, std::pair{"lag", b.lag}, std::pair{"gain", b.gain},
+        std::pair{"offset", b.offset}}) {
+    if (joules > 0) parts.push_back(fmt::format("{} {} J", name, rounded(joules, joules)));
+  }
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
 std::string notes(const Estimate& e, Style style) {
   std::vector<const char*> words;
   for (unsigned bit = 0; bit < 32; ++bit) {
     const auto flag = static_cast<Flag>(1u << bit);
     const bool told = flag == Flag::gain_unknown || flag == Flag::range_unknown ||
-                      flag == Flag::integrated || flag == Flag::missing;
+                      flag == Flag::integrated || flag == Flag::missing ||
+                      flag == Flag::uncalibrated_gain || flag == Flag::partial_coverage;
     if (has(e.flags, flag) && (style.verbose || !told)) words.push_back(explain(flag));
   }
   return fmt::format("{}", fmt::join(words, "; "));
@@ -59,13 +87,17 @@ void add_rows(Table& table, const WindowResult& w, const DomainResult* parent, u
     const bool same = parent != nullptr && parent->model == d.model;
     const std::string model = same ? "" : printable(d.model);
     const std::string name = std::string(2 * std::size_t{depth}, ' ') + to_string(d.domain);
+    const Estimate& e = d.energy;
     if (!d.reason.empty()) {
-      table.row({name, "not measured: " + d.reason, "", watts(d.peak_power_w),
-                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "", model, ""});
+      table.row({name, unmeasured(d.reason, e), "", "", watts(d.peak_power_w), "", "",
+                 std::string(e.method), "", model, ""});
     } else {
-      table.row({name, energy(d.energy), watts(d.mean_power_w), watts(d.peak_power_w),
-                 std::string(d.energy.method), style.verbose ? bounds(d.energy) : "", model,
-                 notes(d.energy, style)});
+      table.row({name, energy(e), comparison(e), watts(d.mean_power_w), watts(d.peak_power_w),
+                 covered(e), to_string(e.quality), std::string(e.method),
+                 style.verbose ? bounds(e) : "", model, notes(e, style)});
+    }
+    if (style.verbose && d.reason.empty()) {
+      table.row({std::string(2 * std::size_t{depth} + 2, ' ') + "u", budget(e)});
     }
     add_rows(table, w, &d, depth + 1, style);
   }
@@ -153,7 +185,7 @@ std::string overhead(const Run& run) {
 }  // namespace
 
 std::string energy_text(const DomainResult& d) {
-  return d.reason.empty() ? energy(d.energy) : "not measured: " + d.reason;
+  return d.reason.empty() ? energy(d.energy) : unmeasured(d.reason, d.energy);
 }
 
 std::string rounded(double value, double uncertainty) {
@@ -215,9 +247,9 @@ std::string to_text(std::string_view kind, const Selection& selection,
 }
 
 std::string to_text(const WindowResult& w, Style style) {
-  Table table({left, left, right, right, left, left, left, left});
-  table.row(
-      {"domain", "energy", "mean", "peak", "how", style.verbose ? "bound" : "", "device", ""});
+  Table table({left, left, left, right, right, right, left, left, left, left, left});
+  table.row({"domain", "energy", "to compare", "mean", "peak", "covered", "grade", "how",
+             style.verbose ? "bound" : "", "device", ""});
   add_rows(table, w, nullptr, 0, style);
   std::string out = w.domains.empty() ? "" : table.text();
   out += bold("  total  ", style) + total(w) + '\n';
@@ -229,10 +261,7 @@ std::string to_text(const WindowResult& w, Style style) {
   }
   if (w.domains.empty()) return out;
   if (starred) {
-    out +=
-        "  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain: to "
-        "compare "
-        "runs\n";
+    out += "  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain\n";
   } else {
     out += "  ± is 2 standard uncertainties, the sensor's gain included\n";
   }

@@ -31,6 +31,7 @@ inline std::vector<double> column(const std::filesystem::path& file, std::string
   std::string line;
   const auto cells = [&] {
     std::vector<std::string> row;
+    if (line.ends_with('\r')) line.pop_back();
     std::istringstream text(line);
     for (std::string cell; std::getline(text, cell, delimiter);) row.push_back(cell);
     return row;

@@ -14,7 +14,7 @@
 namespace zeus::test {
 
 /// The true power of a device that nobody else touches.
-class FixedTruth final : public sim::Truth {
+class FixedTruth : public sim::Truth {
  public:
   explicit FixedTruth(sim::Steps steps) : steps_(std::move(steps)) {}
   sim::Piece piece(sim::Ns t) const noexcept override { return steps_.piece(t); }
