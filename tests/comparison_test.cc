@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "report/bench.h"
 #include "sim/sensor.h"
 #include "solve/random.h"
 #include "solve/study.h"
@@ -39,7 +40,7 @@ struct Plan {
   std::size_t runs = 10;
   double drift = 0;       ///< By how much the power rises until it is warm.
   double difference = 0;  ///< By how much the second command needs more power.
-  double noise = 0.006;   ///< Standard deviation of a run's power, relative.
+  double noise = 0.01;    ///< Standard deviation of a run's power, relative.
 };
 
 /// One study: two commands that take 8 to 12 s on one GPU, whose counter of 100 ms is read when
@@ -80,7 +81,7 @@ class Study {
       out.push_back({.command = turns[i].command,
                      .block = turns[i].block,
                      .value = e.value,
-                     .u_common = e.budget.timing,
+                     .u_common = report::common_u(e, solve::phases(plan.runs)),
                      .place = static_cast<double>(i)});
     }
     return out;
@@ -132,8 +133,8 @@ TEST(Comparison, OfIdenticalProgramsOneAfterTheOtherIsFalseMoreOftenThanNot) {
   EXPECT_GT(m.found, 0.5);
 }
 
-// The scatter of runs whose starts are spread over the period is an upper limit to the error of
-// their mean: fewer false ones than 5 % there are, more not.
+// The scatter of runs whose starts are spread over the period is more than the error of their mean,
+// and the rest that they share is the same for both: fewer false ones than 5 % there are, more not.
 TEST(Comparison, WithoutDriftIsNotFalseMoreOftenThanItSaysInAnyOrder) {
   for (const Order order : {Order::random, Order::interleaved, Order::sequential}) {
     const Many m = many({.order = order}, 3, 1000);
