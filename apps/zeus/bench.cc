@@ -406,10 +406,7 @@ double read_celsius(const std::string& text) {
 /// An option that may be given again and again, one value each time.
 CLI::Option* add_many(CLI::App* app, const std::string& name, std::vector<std::string>& target,
                       const std::string& help, const std::string& type) {
-  return app->add_option(name, target, help)
-      ->type_name(type)
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+  return app->add_option(name, target, help)->type_name(type)->allow_extra_args(false);
 }
 
 void add_design(CLI::App* verb, BenchOptions& o) {

@@ -40,6 +40,7 @@ std::vector<Outcome> outcomes(const Bench& bench, Metric metric, bool with_gain)
       const double per = metric == Metric::power ? seconds : 1;
       const double gain = std::sqrt(std::max(0.0, e.u_abs * e.u_abs - e.u_cmp * e.u_cmp));
       o.value = e.value / per;
+      o.u = e.u_cmp / per;
       o.u_common = std::hypot(common_u(e, spread), with_gain ? gain : 0) / per;
     }
     out.push_back(o);
@@ -134,6 +135,9 @@ class Warnings {
           bench_.runs == 1 ? std::string("single runs") : fmt::format("{} runs", bench_.runs));
     } else if (bench_.runs < solve::kAdvised) {
       add("{} runs give wide intervals; 5 or more are advised", bench_.runs);
+    }
+    if (bench_.phases > 0 && bench_.period_s <= 0 && f_.energy.levels[0].summary.n > 0) {
+      add("nobody knows how often the sensors look: starts are not spread over their period");
     }
     if (bench_.order == solve::Order::sequential && bench_.commands.size() > 1) {
       add("one command after the other: what drifts looks like a difference between them; "

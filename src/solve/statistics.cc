@@ -38,10 +38,9 @@ double incomplete_beta(double x, double a, double b) noexcept {
   if (x >= 1) return x == 1 ? 1 : kNan;
   // The fraction converges fast on this side of the mean; the other side is its mirror image.
   if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(1 - x, b, a);
-  const double front =
-      std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) - std::lgamma(a) -
-               std::lgamma(b)) /
-      a;
+  const double front = std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) -
+                                std::lgamma(a) - std::lgamma(b)) /
+                       a;
   // 1 + d1 / (1 + d2 / (1 + ...)) from the front, by Lentz's method.
   double value = 1, above = 1, below = 0;
   for (int i = 1; i < 1000; ++i) {

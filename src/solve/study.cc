@@ -226,7 +226,8 @@ std::vector<std::size_t> outliers(std::span<const Outcome> outcomes) {
     for (std::size_t i = 0; i < outcomes.size(); ++i) {
       const Outcome& o = outcomes[i];
       if (o.command != c || !o.usable() || !(spread > 0)) continue;
-      if (0.6745 * std::abs(std::log(o.value) - middle) > 3.5 * spread) out.push_back(i);
+      const double distance = std::abs(std::log(o.value) - middle);
+      if (distance > 3.5 * std::max(spread / 0.6745, o.u / o.value)) out.push_back(i);
     }
   }
   std::sort(out.begin(), out.end());

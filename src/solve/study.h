@@ -48,7 +48,8 @@ inline constexpr double kNoValue = std::numeric_limits<double>::quiet_NaN();
 struct Outcome {
   std::size_t command = 0, block = 0;
   double value = kNoValue;  ///< Not finite or not positive: this run has no number.
-  /// Standard uncertainty of the value that all runs share, which no repetition averages out.
+  double u = 0;             ///< Standard uncertainty of this value alone.
+  /// The part of it that all runs share, which no repetition averages out.
   double u_common = 0;
   double place = 0;               ///< Among all runs in the order in which they were made.
   double temperature = kNoValue;  ///< At its start; NaN: not known.
@@ -119,7 +120,8 @@ Slope slope_of(std::span<const Outcome> outcomes, double Outcome::*against);
 
 /// Places in `outcomes` of those that lie far from the others of their command: 0.6745 times the
 /// distance from the median, over the median of these distances, exceeds 3.5 (Iglewicz and Hoaglin,
-/// 1993; NIST/SEMATECH e-Handbook, 1.3.5.17). To be told, never to be left out.
+/// 1993; NIST/SEMATECH e-Handbook, 1.3.5.17), and the distance exceeds 3.5 times its own
+/// uncertainty. To be told, never to be left out.
 std::vector<std::size_t> outliers(std::span<const Outcome> outcomes);
 
 /// What the data say of a claim that a quantity lies above, or below, a limit.

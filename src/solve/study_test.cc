@@ -249,6 +249,9 @@ TEST(Outliers, AreThoseFarFromTheMedianOfTheirOwnCommand) {
   auto all = of_logs({1.0, 1.1, 0.9, 1.05, 0.95, 4}, {4.0, 4.1, 3.9, 4.05, 3.95, 4});
 
   EXPECT_EQ(outliers(all), std::vector<std::size_t>{10});
+  all[10].u = all[10].value;
+  EXPECT_TRUE(outliers(all).empty()) << "its own uncertainty explains it";
+  all[10].u = 0;
   all.resize(8);
   EXPECT_TRUE(outliers(all).empty()) << "four runs are too few to tell";
 }
