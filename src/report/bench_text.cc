@@ -48,8 +48,10 @@ std::string comparison(const solve::Comparison& c, std::string_view of_what) {
   const auto i = c.interval(0.95);
   std::string out = fmt::format("{} times {}", ratio(c.ratio(), i), of_what);
   if (std::isnan(i[0])) return out + fmt::format(" (from {}: no interval)", c.n);
-  return out + fmt::format(" (95 %: {}; {}; detectable: {:.2g} %){}", interval(i), p_value(c.p()),
-                           100 * c.detectable(), c.p() < 0.05 ? "" : ": no difference shown");
+  const double detectable = 100 * c.detectable();
+  return out + fmt::format(" (95 %: {}; {}; detectable: {} %){}", interval(i), p_value(c.p()),
+                           rounded(detectable, detectable),
+                           c.p() < 0.05 ? "" : ": no difference shown");
 }
 
 std::string comparisons(const Bench& bench, const Findings& f, Style style) {
