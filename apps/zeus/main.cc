@@ -123,6 +123,7 @@ int run_main(int argc, char** argv) {
       "  zeus env                              what can be measured here, and what not, and why\n"
       "  zeus run -- python train.py           energy of a command\n"
       "  zeus --host sim:h100x8 run -- true    the same on a simulated machine\n"
+      "  zeus bench 'python a.py' './b'        which of two needs less energy\n"
       "Options may also stand in ZEUS_OPTION (ZEUS_HOST, ZEUS_GPUS, ...) or in zeus.toml in this\n"
       "folder, ~/.config/zeus or /etc/zeus.");
   app.require_subcommand(1);
@@ -132,6 +133,7 @@ int run_main(int argc, char** argv) {
   Verbs verbs;
   add_env(app, globals, verbs);
   add_run(app, globals, verbs);
+  add_bench(app, globals, verbs);
   add_monitor(app, globals, verbs);
   add_sim(app, globals, verbs);
   add_restore(app, globals, verbs);

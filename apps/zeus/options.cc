@@ -130,6 +130,35 @@ CLI::Option* add_duration(CLI::App* app, const std::string& names, Duration& tar
   return app->add_option_function<std::string>(names, read, help)->type_name("DURATION");
 }
 
+Result<std::vector<std::string>> split_words(std::string_view text) {
+  std::vector<std::string> words;
+  bool within = false;  // Of a word.
+  char quote = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quote == 0 && (c == ' ' || c == '\t' || c == '\n')) {
+      within = false;
+      continue;
+    }
+    if (!std::exchange(within, true)) words.emplace_back();
+    const char next = i + 1 < text.size() ? text[i + 1] : '\0';
+    const bool escapes = quote == 0 || (quote == '"' && (next == '"' || next == '\\'));
+    if (c == '\\' && escapes && i + 1 < text.size()) {
+      words.back() += text[++i];
+    } else if (c == quote) {
+      quote = 0;
+    } else if (quote == 0 && (c == '\'' || c == '"')) {
+      quote = c;
+    } else {
+      words.back() += c;
+    }
+  }
+  if (quote == 0 && !words.empty() && !words.front().empty()) return words;
+  return Error{Errc::invalid, 0,
+               fmt::format("cannot take \"{}\" apart without a shell: {}", text,
+                           quote != 0 ? "a quote is not closed" : "it names no command")};
+}
+
 Machine open_machine(const Globals& globals) {
   const auto address = Address::parse(globals.host);
   if (!address) throw UsageError(address.error().detail + "; see zeus --help");

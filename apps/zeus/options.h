@@ -46,6 +46,7 @@ using Verbs = std::vector<std::pair<CLI::App*, std::function<int()>>>;
 
 void add_env(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_run(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_bench(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
@@ -70,6 +71,11 @@ CLI::Option* add_number(CLI::App* app, const std::string& names, Number& target,
   };
   return app->add_option_function<std::string>(names, read, help)->type_name("INT");
 }
+
+/// The words of a command line without a shell: separated by blanks; within '...' everything is
+/// itself, within "..." a backslash makes " and itself so, elsewhere it does so with any character.
+/// Errc::invalid for an open quote and for no word at all.
+Result<std::vector<std::string>> split_words(std::string_view text);
 
 /// Fills options that the command line did not set, from ZEUS_* and from zeus.toml.
 void apply_settings(CLI::App& app, Globals& globals);

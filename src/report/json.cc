@@ -23,8 +23,6 @@ Json list(const std::vector<T>& items) {
   return out;
 }
 
-Json exit_json(const Exit& e) { return {{"code", or_null(e.code)}, {"signal", or_null(e.signal)}}; }
-
 Json total_json(const WindowResult& w) {
   Json out = to_json(w.total);
   out["complete"] = w.missing.empty() && std::isfinite(w.total.value);
@@ -67,27 +65,19 @@ Json window_json(const WindowResult& w) {
 }
 
 Json repetition_json(const Repetition& r) {
-  Json out = {{"exit", exit_json(r.exit)}};
+  Json out = {{"exit", to_json(r.exit)}};
   out.update(result_json(r.window));
   return out;
 }
 
 Json overhead_json(const Run& run) {
-  const Overhead& o = run.overhead;
-  Duration cost{};
+  Duration edges{};
   double measured = 0;
   for (const Repetition& r : run.runs) {
-    cost += r.window.self_cost;
+    edges += r.window.self_cost;
     measured += r.window.seconds();
   }
-  return {{"cpu_s", o.cpu_s},
-          {"cpu_fraction", number(measured > 0 ? o.cpu_s / measured : kNan)},
-          {"self_cost_s", seconds(cost)},
-          {"period_s", o.period.count() > 0 ? Json(seconds(o.period)) : Json(nullptr)},
-          {"ticks", o.effort.ticks},
-          {"missed", o.effort.missed},
-          {"busy_s", seconds(o.effort.busy)},
-          {"samples_lost", o.samples_lost}};
+  return to_json(run.overhead, measured, edges);
 }
 
 Json alias_json(const Estimate::Alias& a) {
@@ -178,6 +168,19 @@ Json to_json(const DeviceInfo& d) {
 
 Json to_json(const Problem& p) {
   return {{"where", p.where}, {"code", to_string(p.error.code)}, {"detail", p.error.detail}};
+}
+
+Json to_json(const Exit& e) { return {{"code", or_null(e.code)}, {"signal", or_null(e.signal)}}; }
+
+Json to_json(const Overhead& o, double measured_s, Duration edges) {
+  return {{"cpu_s", o.cpu_s},
+          {"cpu_fraction", number(measured_s > 0 ? o.cpu_s / measured_s : kNan)},
+          {"self_cost_s", seconds(edges)},
+          {"period_s", o.period.count() > 0 ? Json(seconds(o.period)) : Json(nullptr)},
+          {"ticks", o.effort.ticks},
+          {"missed", o.effort.missed},
+          {"busy_s", seconds(o.effort.busy)},
+          {"samples_lost", o.samples_lost}};
 }
 
 Json result_json(const WindowResult& w) {

@@ -33,6 +33,13 @@ std::vector<std::string> wrapped(std::string_view text, std::size_t columns) {
   return wrapped(words, columns);
 }
 
+std::string csv_field(std::string_view text) {
+  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
+  std::string out = "\"";
+  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return out + '"';
+}
+
 std::string Table::text(std::string_view indent) const {
   std::vector<std::size_t> widths(columns_.size());
   for (const auto& row : rows_) {

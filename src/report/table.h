@@ -29,6 +29,9 @@ std::vector<std::string> wrapped(const std::vector<std::string>& words, std::siz
 /// The same of a text at its spaces.
 std::vector<std::string> wrapped(std::string_view text, std::size_t columns);
 
+/// A field of a CSV file (RFC 4180): quoted only where it must be.
+std::string csv_field(std::string_view text);
+
 /// Characters of a UTF-8 text.
 std::size_t width(std::string_view text) noexcept;
 

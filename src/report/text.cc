@@ -64,10 +64,7 @@ std::string notes(const Estimate& e, Style style) {
   std::vector<const char*> words;
   for (unsigned bit = 0; bit < 32; ++bit) {
     const auto flag = static_cast<Flag>(1u << bit);
-    const bool told = flag == Flag::gain_unknown || flag == Flag::range_unknown ||
-                      flag == Flag::integrated || flag == Flag::missing ||
-                      flag == Flag::uncalibrated_gain || flag == Flag::partial_coverage;
-    if (has(e.flags, flag) && (style.verbose || !told)) words.push_back(explain(flag));
+    if (has(e.flags, flag) && (style.verbose || worth_a_word(flag))) words.push_back(explain(flag));
   }
   return fmt::format("{}", fmt::join(words, "; "));
 }
@@ -113,11 +110,6 @@ std::string total(const WindowResult& w) {
   return fmt::format("incomplete: {} without {}", energy(w.total), fmt::join(w.missing, ", "));
 }
 
-std::string exit_text(const Exit& e) {
-  if (e.signal) return fmt::format("killed by signal {}", *e.signal);
-  return e.code ? fmt::format("exit status {}", *e.code) : "still running";
-}
-
 std::string quoted(const std::vector<std::string>& command) {
   std::string out;
   for (const std::string& word : command) {
@@ -125,11 +117,7 @@ std::string quoted(const std::vector<std::string>& command) {
         !word.empty() && word.find_first_of(" \t\n\"'\\$&|;<>()*?") == std::string::npos;
     out += (out.empty() ? "" : " ") + (plain ? word : "'" + word + "'");
   }
-  out = printable(out);
-  if (width(out) <= 100) return out;
-  std::size_t cut = 97;  // Not within a character.
-  while (cut > 0 && (static_cast<unsigned char>(out[cut]) & 0xC0) == 0x80) --cut;
-  return out.substr(0, cut) + "...";
+  return shortened(printable(out), 100);
 }
 
 std::string repetitions(const std::vector<Repetition>& runs) {
@@ -141,7 +129,7 @@ std::string repetitions(const std::vector<Repetition>& runs) {
     seconds.push_back(w.seconds());
     power.push_back(w.total.value / w.seconds());
     each.row({fmt::format("run {}", i + 1), fmt::format("{:.3f} s", w.seconds()), total(w),
-              exit_text(runs[i].exit)});
+              to_text(runs[i].exit)});
   }
   Table all({left, right, right, right, right, right});
   all.row({"", "mean", "± 95 %", "sd", "min", "max"});
@@ -163,29 +151,33 @@ std::string repetitions(const std::vector<Repetition>& runs) {
   return each.text() + all.text();
 }
 
-std::string overhead(const Run& run) {
-  double measured = 0;
-  Duration cost{};
-  for (const Repetition& r : run.runs) {
-    measured += r.window.seconds();
-    cost += r.window.self_cost;
-  }
-  const Overhead& o = run.overhead;
+}  // namespace
+
+std::string energy_text(const DomainResult& d) {
+  return d.reason.empty() ? energy(d.energy) : "not measured: " + d.reason;
+}
+
+std::string to_text(const Exit& e) {
+  if (e.signal) return fmt::format("killed by signal {}", *e.signal);
+  return e.code ? fmt::format("exit status {}", *e.code) : "still running";
+}
+
+bool worth_a_word(Flag flag) noexcept {
+  return flag != Flag::gain_unknown && flag != Flag::range_unknown && flag != Flag::integrated &&
+         flag != Flag::missing && flag != Flag::uncalibrated_gain &&
+         flag != Flag::partial_coverage;
+}
+
+std::string to_text(const Overhead& o, double measured_s, Duration edges) {
   std::string out = fmt::format("zeus itself: {:.1f} ms of CPU", o.cpu_s * 1e3);
-  if (measured > 0) out += fmt::format(" ({:.2f} % of a core)", 100 * o.cpu_s / measured);
-  out += fmt::format(", {:.0f} us at the edges", static_cast<double>(cost.count()) * 1e-3);
+  if (measured_s > 0) out += fmt::format(" ({:.2f} % of a core)", 100 * o.cpu_s / measured_s);
+  out += fmt::format(", {:.0f} us at the edges", static_cast<double>(edges.count()) * 1e-3);
   if (o.period.count() > 0) {
     out += fmt::format("; {} samples at {:g} ms, {} missed", o.effort.ticks,
                        static_cast<double>(o.period.count()) * 1e-6, o.effort.missed);
   }
   if (o.samples_lost > 0) out += fmt::format(", {} overwritten unread", o.samples_lost);
   return out + '\n';
-}
-
-}  // namespace
-
-std::string energy_text(const DomainResult& d) {
-  return d.reason.empty() ? energy(d.energy) : unmeasured(d.reason, d.energy);
 }
 
 std::string rounded(double value, double uncertainty) {
@@ -203,6 +195,13 @@ std::string printable(std::string_view text) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) c = ' ';
   }
   return out;
+}
+
+std::string shortened(std::string text, std::size_t most) {
+  if (width(text) <= most) return text;
+  std::size_t cut = most - 3;
+  while (cut > 0 && (static_cast<unsigned char>(text[cut]) & 0xC0) == 0x80) --cut;
+  return text.substr(0, cut) + "...";
 }
 
 std::string bold(std::string_view text, Style style) {
@@ -278,7 +277,7 @@ std::string to_text(const Run& run, Style style) {
       out += fmt::format("{} {}\n", bold("last run", style),
                          run.warmup > 0 ? fmt::format("(after {} to warm up)", run.warmup) : "");
     }
-    out += fmt::format("  time   {:.3f} s, {}\n", last.window.seconds(), exit_text(last.exit));
+    out += fmt::format("  time   {:.3f} s, {}\n", last.window.seconds(), to_text(last.exit));
     out += to_text(last.window, style);
   }
   for (const auto& [kind, selection] : run.selections) {
@@ -286,7 +285,13 @@ std::string to_text(const Run& run, Style style) {
     out += to_text(name, selection, run.devices);
   }
   out += to_text(run.problems, style);
-  return out + overhead(run);
+  double measured = 0;
+  Duration edges{};
+  for (const Repetition& r : run.runs) {
+    measured += r.window.seconds();
+    edges += r.window.self_cost;
+  }
+  return out + to_text(run.overhead, measured, edges);
 }
 
 }  // namespace zeus::report

@@ -31,11 +31,23 @@ std::string to_text(const std::vector<Problem>& problems, Style style);
 std::string to_text(std::string_view kind, const Selection& selection,
                     const std::vector<DeviceInfo>& devices);
 
+/// What measuring cost, beside `measured_s` seconds of windows whose edges took `edges`.
+std::string to_text(const Overhead& overhead, double measured_s, Duration edges);
+
+/// "exit status 3", "killed by signal 9", "still running".
+std::string to_text(const Exit& exit);
+
+/// What a flag says is worth a word even where nobody asks for all of them.
+bool worth_a_word(Flag flag) noexcept;
+
 /// A number with as many decimals as an uncertainty of two digits leaves it. Never "nan".
 std::string rounded(double value, double uncertainty);
 
 /// Without control characters, which a terminal would obey.
 std::string printable(std::string_view text);
+
+/// At most so many bytes, "..." instead of what is cut; never within a character.
+std::string shortened(std::string text, std::size_t most);
 
 std::string bold(std::string_view text, Style style);
 

@@ -5,20 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "report/run.h"
+#include "report/table.h"
 
 namespace zeus::report {
-namespace {
-
-/// RFC 4180: quoted only where it must be.
-std::string csv_field(std::string_view text) {
-  if (text.find_first_of(",\"\r\n") == std::string_view::npos) return std::string(text);
-  std::string out = "\"";
-  for (const char c : text) out += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return out + '"';
-}
-
-}  // namespace
-
 Result<TimelineFormat> timeline_format(std::string_view file) {
   if (file.ends_with(".csv")) return TimelineFormat::csv;
   if (file.ends_with(".jsonl")) return TimelineFormat::jsonl;

@@ -28,28 +28,45 @@ Summary summarize(std::span<const double> values) noexcept {
   if (s.n > 1) {
     const auto n = static_cast<double>(s.n);
     s.sd = std::sqrt(squares / (n - 1));
-    s.half_95 = t_quantile(0.95, s.n - 1) * s.sd / std::sqrt(n);
+    s.half_95 = t_quantile(0.95, n - 1) * s.sd / std::sqrt(n);
   }
   return s;
 }
 
-double t_probability(double t, std::size_t freedom) noexcept {
-  const double theta = std::atan(t / std::sqrt(static_cast<double>(freedom)));
-  const double cos2 = std::cos(theta) * std::cos(theta);
-  // Both series are 1 + sum of products; the odd one runs over 2/3, 4/5 ... after a factor cos.
-  const bool odd = freedom % 2 == 1;
-  double term = 1, sum = 1;
-  for (std::size_t k = odd ? 2 : 1; k + 2 < freedom + (odd ? 0 : 1); k += 2) {
-    term *= cos2 * static_cast<double>(k) / static_cast<double>(k + 1);
-    sum += term;
+double incomplete_beta(double x, double a, double b) noexcept {
+  if (!(x > 0)) return x == 0 ? 0 : kNan;
+  if (x >= 1) return x == 1 ? 1 : kNan;
+  // The fraction converges fast on this side of the mean; the other side is its mirror image.
+  if (x > (a + 1) / (a + b + 2)) return 1 - incomplete_beta(1 - x, b, a);
+  const double front = std::exp(a * std::log(x) + b * std::log1p(-x) + std::lgamma(a + b) -
+                                std::lgamma(a) - std::lgamma(b)) /
+                       a;
+  // 1 + d1 / (1 + d2 / (1 + ...)) from the front, by Lentz's method.
+  double value = 1, above = 1, below = 0;
+  for (int i = 1; i < 1000; ++i) {
+    const double m = i / 2;
+    const double d = i % 2 == 0 ? m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
+                                : -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1));
+    below = 1 / (1 + d * below);
+    above = 1 + d / above;
+    value *= above * below;
+    if (std::abs(above * below - 1) < 1e-16) break;
   }
-  if (!odd) return std::sin(theta) * sum;
-  const double series = freedom == 1 ? 0 : std::sin(theta) * std::cos(theta) * sum;
-  return 2 / std::numbers::pi * (theta + series);
+  return front / value;
 }
 
-double t_quantile(double probability, std::size_t freedom) noexcept {
-  if (freedom == 0) return std::numeric_limits<double>::infinity();
+double t_probability(double t, double freedom) noexcept {
+  if (std::isinf(freedom)) return std::erf(t / std::numbers::sqrt2);
+  return incomplete_beta(t * t / (freedom + t * t), 0.5, freedom / 2);
+}
+
+double t_beyond(double t, double freedom) noexcept {
+  if (std::isinf(freedom)) return std::erfc(t / std::numbers::sqrt2);
+  return incomplete_beta(freedom / (freedom + t * t), freedom / 2, 0.5);
+}
+
+double t_quantile(double probability, double freedom) noexcept {
+  if (freedom <= 0) return std::numeric_limits<double>::infinity();
   double low = 0, high = 1;
   while (t_probability(high, freedom) < probability && high < 1e12) high *= 2;
   for (int i = 0; i < 200 && high - low > 1e-14 * high; ++i) {

@@ -15,11 +15,18 @@ struct Summary {
 };
 Summary summarize(std::span<const double> values) noexcept;
 
-/// P(|T| < t) of Student's t with `freedom` degrees, from the closed forms for whole degrees
-/// (Abramowitz and Stegun, 26.7.3 and 26.7.4).
-double t_probability(double t, std::size_t freedom) noexcept;
+/// I_x(a, b), the regularised incomplete beta function, for a, b > 0 and 0 <= x <= 1, by its
+/// continued fraction (NIST DLMF, 8.17.22).
+double incomplete_beta(double x, double a, double b) noexcept;
+
+/// P(|T| < t) of Student's t with `freedom` degrees, which need not be whole; for an infinity of
+/// them that of the normal distribution (Abramowitz and Stegun, 26.7.1).
+double t_probability(double t, double freedom) noexcept;
+
+/// P(|T| >= t), which keeps its digits where it is small.
+double t_beyond(double t, double freedom) noexcept;
 
 /// The t with P(|T| < t) = `probability`. Infinite for no degree of freedom.
-double t_quantile(double probability, std::size_t freedom) noexcept;
+double t_quantile(double probability, double freedom) noexcept;
 
 }  // namespace zeus::solve
