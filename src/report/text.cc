@@ -154,7 +154,7 @@ std::string repetitions(const std::vector<Repetition>& runs) {
 }  // namespace
 
 std::string energy_text(const DomainResult& d) {
-  return d.reason.empty() ? energy(d.energy) : "not measured: " + d.reason;
+  return d.reason.empty() ? energy(d.energy) : unmeasured(d.reason, d.energy);
 }
 
 std::string to_text(const Exit& e) {
