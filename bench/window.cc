@@ -7,6 +7,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -21,7 +22,7 @@ using zeus::bench::now_ns;
 
 struct Row {
   std::string latency;
-  double ours_ns, bare_ns;
+  double ours_ns, judged_ns, bare_ns;
   std::size_t allocations;
 };
 
@@ -30,8 +31,13 @@ Row compare(const std::string& latency, int rounds) {
   const zeus::bench::Node node(latency);
   auto monitor = zeus::Monitor::open(node.machine()).value();
   zeus::Measurement out;
-  std::vector<double> ours, bare;
+  std::vector<double> ours, judged, bare;
   const auto pair = [&] { (void)monitor.end(monitor.begin("window"), out); };
+  double joules = 0;
+  const auto judge = [&] {
+    pair();
+    joules += zeus::estimate(out, zeus::kNode).high;
+  };
   pair();
   for (int r = 0; r < rounds; ++r) {
     const double t0 = now_ns(CLOCK_MONOTONIC);
@@ -39,14 +45,18 @@ Row compare(const std::string& latency, int rounds) {
     const double t1 = now_ns(CLOCK_MONOTONIC);
     for (int i = 0; i < 2 * kPairs; ++i) node.read_bare();
     const double t2 = now_ns(CLOCK_MONOTONIC);
+    for (int i = 0; i < kPairs; ++i) judge();
+    const double t3 = now_ns(CLOCK_MONOTONIC);
     if (r == 0) continue;  // Warm-up.
+    judged.push_back((t3 - t2) / kPairs);
     ours.push_back((t1 - t0) / kPairs);
     bare.push_back((t2 - t1) / kPairs);
   }
   const auto before = zeus::test::allocations();
-  for (int i = 0; i < kPairs; ++i) pair();
+  for (int i = 0; i < kPairs; ++i) judge();
   const auto allocations = zeus::test::allocations() - before;
-  return {latency, median(ours), median(bare), allocations};
+  if (!(joules > 0)) throw std::runtime_error("nothing was measured");
+  return {latency, median(ours), median(judged), median(bare), allocations};
 }
 
 }  // namespace
@@ -67,8 +77,8 @@ int main(int argc, char** argv) try {
   if (!json) {
     std::printf("begin + end on 8 simulated GPUs, 2 packages, 2 DRAM zones; median of %d rounds\n",
                 rounds - 1);
-    std::printf("%-14s %12s %12s %8s %12s %12s\n", "vendor call", "ours (us)", "bare (us)", "ratio",
-                "added (ns)", "allocations");
+    std::printf("%-14s %12s %12s %8s %12s %12s %14s\n", "vendor call", "ours (us)", "bare (us)",
+                "ratio", "added (ns)", "allocations", "judged, ratio");
   }
   std::string separator = "[";
   for (const char* latency : {"10us", "0us"}) {
@@ -76,12 +86,14 @@ int main(int argc, char** argv) try {
     if (json) {
       std::printf(
           "%s{\"latency\":\"%s\",\"ours_ns\":%.0f,\"bare_ns\":%.0f,\"ratio\":%.4f,"
-          "\"allocations\":%zu}",
-          separator.c_str(), latency, r.ours_ns, r.bare_ns, r.ours_ns / r.bare_ns, r.allocations);
+          "\"judged_ns\":%.0f,\"allocations\":%zu}",
+          separator.c_str(), latency, r.ours_ns, r.bare_ns, r.ours_ns / r.bare_ns, r.judged_ns,
+          r.allocations);
       separator = ",\n";
     } else {
-      std::printf("%-14s %12.2f %12.2f %8.3f %12.0f %12zu\n", latency, r.ours_ns / 1e3,
-                  r.bare_ns / 1e3, r.ours_ns / r.bare_ns, r.ours_ns - r.bare_ns, r.allocations);
+      std::printf("%-14s %12.2f %12.2f %8.3f %12.0f %12zu %14.3f\n", latency, r.ours_ns / 1e3,
+                  r.bare_ns / 1e3, r.ours_ns / r.bare_ns, r.ours_ns - r.bare_ns, r.allocations,
+                  r.judged_ns / r.bare_ns);
     }
   }
   if (json) std::printf("]\n");

@@ -47,23 +47,6 @@ double hottest(const Machine& machine) {
   return out;
 }
 
-/// How long a sensor of the total needs to forget what was before: its update, or the window of a
-/// running mean.
-struct Memory {
-  Duration update{}, longest{};
-
-  explicit Memory(const Meter& meter) {
-    if (!meter.measures()) return;
-    const Subject& subject = meter.monitor().subject();
-    for (const DomainId root : subject.domains.roots()) {
-      const SensorInfo* s = sensor_of(subject, root);
-      if (s == nullptr) continue;
-      update = std::max(update, s->profile.update);
-      longest = std::max({longest, s->profile.update, s->profile.window});
-    }
-  }
-};
-
 class Bencher {
  public:
   Bencher(const Globals& globals, const BenchOptions& options)
@@ -83,7 +66,7 @@ class Bencher {
     meter_.emplace(std::move(machine), Meter::Options{options_.period, Monitor::Follow::power});
     bench_.problems = meter_->problems();
     if (!meter_->measures()) refuse_conditions();
-    const Memory memory(*meter_);
+    const Meter::Memory memory = meter_->memory();
     rest_ = memory.longest;
     if (!options_.no_phase) {
       bench_.period_s = std::chrono::duration<double>(memory.update).count();

@@ -28,6 +28,7 @@ Meter::Meter(Machine machine, Options options)
   Monitor::Options o;
   o.period = options.period;
   o.follow = options.follow;
+  o.align = options.align;
   auto monitor = Monitor::open(std::move(machine), o);
   if (!monitor) {
     // That nothing here tells energy, is what the other problems explain.
@@ -43,6 +44,19 @@ Meter::Meter(Machine machine, Options options)
 
 const Machine& Meter::machine() const noexcept { return machine_; }
 std::vector<Problem> Meter::problems() const { return problems_; }
+
+Meter::Memory Meter::memory() const {
+  Memory out;
+  if (!monitor_) return out;
+  const Subject& subject = monitor_->subject();
+  for (const DomainId root : subject.domains.roots()) {
+    const SensorInfo* s = sensor_of(subject, root);
+    if (s == nullptr) continue;
+    out.update = std::max(out.update, s->profile.update);
+    out.longest = std::max({out.longest, s->profile.update, s->profile.window});
+  }
+  return out;
+}
 
 void Meter::begin(const std::string& name) {
   name_ = name;

@@ -21,6 +21,7 @@ class Meter {
   struct Options {
     Duration period = std::chrono::milliseconds(100);
     Monitor::Follow follow = Monitor::Follow::power;
+    Monitor::Align align = Monitor::Align::none;
   };
   /// Called with every sample in turn.
   using Visit = std::function<void(const std::string& device, const SensorInfo&, const Sample&)>;
@@ -31,6 +32,13 @@ class Meter {
   std::vector<Problem> problems() const;
   bool measures() const noexcept { return monitor_.has_value(); }
   const Monitor& monitor() const noexcept { return *monitor_; }
+
+  /// How long the sensors of the total need to forget what was before: the longest update, and the
+  /// longest window of a running mean if that is longer. Zero where nothing is measured.
+  struct Memory {
+    Duration update{}, longest{};
+  };
+  Memory memory() const;
 
   void begin(const std::string& name);
   Instant begun() const noexcept { return begun_; }

@@ -12,6 +12,7 @@
 #include "report/json.h"
 #include "report/text.h"
 #include "report/timeline.h"
+#include "solve/study.h"
 #include "version.h"
 
 namespace zeus::cli {
@@ -21,7 +22,7 @@ struct RunOptions {
   Choice choice;
   Duration period = std::chrono::milliseconds(100), live{};
   unsigned repeat = 1, warmup = 0;
-  bool ignore_failure = false;
+  bool ignore_failure = false, align = false;
   std::string timeline;
 };
 
@@ -106,15 +107,18 @@ class Runner {
     report_.host = host_of(globals_, machine);
     report_.selections = choose(machine, options_.choice, globals_);
     for (const Device& d : machine.devices) report_.devices.push_back(d.info);
-    meter_.emplace(std::move(machine),
-                   Meter::Options{options_.period, timeline_.wanted() ? Monitor::Follow::all
-                                                                      : Monitor::Follow::power});
+    meter_.emplace(
+        std::move(machine),
+        Meter::Options{options_.period,
+                       timeline_.wanted() ? Monitor::Follow::all : Monitor::Follow::power,
+                       options_.align ? Monitor::Align::tick : Monitor::Align::none});
     report_.version = kVersion;
     report_.command = globals_.command;
     report_.problems = meter_->problems();
     report_.warmup = options_.warmup;
     int status = 0;
     for (unsigned i = 0; i < options_.warmup + options_.repeat; ++i) {
+      if (!options_.align && options_.repeat > 1) shift(i);
       const auto ended = once(i >= options_.warmup);
       if (!ended) return status_;
       status = status_of(*ended);
@@ -125,6 +129,16 @@ class Runner {
   }
 
  private:
+  /// Repeated runs start at evenly spread phases of the sensors: what these hide of a load in step
+  /// with them cancels in the mean.
+  void shift(unsigned turn) const {
+    const Clock& clock = Clock::steady();
+    const auto start =
+        solve::next_start(clock.now().time_since_epoch().count(), meter_->memory().update.count(),
+                          turn, solve::phases(options_.repeat));
+    clock.sleep_until(Instant(Duration(start)));
+  }
+
   /// One run of the command; nothing where it could not be started.
   std::optional<Child::Ended> once(bool counted) {
     auto child = Child::prepare(globals_.command, signals_);
@@ -212,6 +226,9 @@ void add_run(CLI::App& app, const Globals& globals, Verbs& verbs) {
   add_duration(verb, "--period", options->period, "How often to sample power (default: 100ms)");
   add_number(verb, "-r,--repeat", options->repeat, "Run it so many times; print the statistics");
   add_number(verb, "--warmup", options->warmup, "Runs before those, which do not count");
+  verb->add_flag("--align", options->align,
+                 "Wait for the sensors' updates before and after; exact for a short command on "
+                 "devices that idle around it");
   verb->add_flag("--ignore-failure", options->ignore_failure, "Repeat although a run failed");
   verb->add_option("--timeline", options->timeline, "Write every sample to FILE.csv or FILE.jsonl")
       ->type_name("FILE");

@@ -17,13 +17,13 @@ namespace zeus {
 namespace {
 
 using namespace estimators;
+using std::chrono::milliseconds;
 using test::instant;
 using test::Load;
 using test::ns;
 using test::observe;
 using test::Read;
 using test::Watching;
-using std::chrono::milliseconds;
 
 constexpr DomainId kGpu{Scope::gpu, 0};
 constexpr double kHigh = 300, kIdle = 60;
@@ -88,7 +88,8 @@ class Family {
   double u() const { return u_ / n_; }
   double percent(double joules) const { return 100 * joules * n_ / truth_; }
 
-  /// Section 7's criteria. A family whose estimates carry a flag may be wider than twice its spread.
+  /// Section 7's criteria. A family whose estimates carry a flag may be wider than twice its
+  /// spread.
   void expect_covered() const {
     EXPECT_GE(n_, 300);
     EXPECT_GE(within_2u_, 0.95 * n_);
@@ -189,7 +190,8 @@ TEST(Accuracy, T1LoadsThatBeatWithTheSensorAreCovered) {
               {0.010, 10, 7.5, 8.2}};
   for (const auto& row : rows) {
     const Family f = partial_family({.load_s = row.load_s, .length_s = row.length_s});
-    EXPECT_NEAR(f.percent(f.sd()), row.sd, 0.25 * row.sd + 0.1) << row.load_s << " " << row.length_s;
+    EXPECT_NEAR(f.percent(f.sd()), row.sd, 0.25 * row.sd + 0.1)
+        << row.load_s << " " << row.length_s;
     EXPECT_NEAR(f.percent(f.u()), row.u, 0.12 * row.u + 0.1) << row.load_s << " " << row.length_s;
     f.expect_covered();
     f.expect_sharp();
@@ -318,8 +320,7 @@ TEST(Accuracy, T2WithoutPadsARunningMeanSaysSo) {
 }
 
 TEST(Accuracy, T3AFullBoxcarIsExactWithQuietPads) {
-  for (const Burst& b :
-       {Burst{0.25, -35.9, 2.5}, Burst{1, -9.97, 0.8}, Burst{10, -0.80, 0.25}}) {
+  for (const Burst& b : {Burst{0.25, -35.9, 2.5}, Burst{1, -9.97, 0.8}, Burst{10, -0.80, 0.25}}) {
     Family padded, plain, jittered;
     double bias = 0;
     bursts(b, SensorKind::boxcar, sim::PowerSensor::Kind::boxcar, 0.1, 0.1, true, 0,
@@ -651,8 +652,8 @@ TEST(Accuracy, T16TwoSensorsThatDifferByARatioOfUnitsAreSuspect) {
   SensorInfo info = test::counter(kGpu);
   info.lineage = "accumulator";
   info.scale = 1e-6;
-  const auto counter = test::record_of(info, {}, {{instant(100), 1'000'000}, {}},
-                                       {{instant(220), 343'282'672}, {}});
+  const auto counter =
+      test::record_of(info, {}, {{instant(100), 1'000'000}, {}}, {{instant(220), 343'282'672}, {}});
   const auto sensor = model(sim::PowerSensor::Kind::boxcar, 0.1, 0.1, 0);
   const auto power = observe(power_sensor(SensorKind::boxcar, 0.1, 0.1), reading(sensor, load),
                              {.begin = 100, .end = 220, .poll = 0.1});
@@ -681,8 +682,7 @@ TEST(Accuracy, AnEstimateAllocatesNothing) {
   const auto sensor = model(sim::PowerSensor::Kind::boxcar, 0.1, 0.025, 0.02);
   Watching how{.begin = 100, .end = 110, .poll = 0.01, .lead = 8};
   how.marks = marks_every(0.104, 92, 110);
-  const auto m =
-      observe(power_sensor(SensorKind::boxcar, 0.1, 0.025), reading(sensor, load), how);
+  const auto m = observe(power_sensor(SensorKind::boxcar, 0.1, 0.025), reading(sensor, load), how);
   const auto before = test::allocations();
   EXPECT_GT(estimate(m, kGpu).value, 0);
   EXPECT_EQ(test::allocations(), before);
@@ -696,7 +696,8 @@ TEST(Accuracy, T17RealTracesAreToldWithinTheirUncertainty) {
   const auto data = test::data();
   if (!data) GTEST_SKIP() << "not run: no data";
   const test::Trace trace(*data / "sensor-traces" / "square-wave-3090");
-  const test::Line line = test::steady_gain(test::Trace(*data / "sensor-traces" / "step-3090"), 0.1);
+  const test::Line line =
+      test::steady_gain(test::Trace(*data / "sensor-traces" / "step-3090"), 0.1);
   SensorInfo info = power_sensor(SensorKind::boxcar, 0.1, 0.1);
   info.profile.power_min_w = trace.lowest();
   info.profile.power_max_w = trace.highest();

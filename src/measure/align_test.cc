@@ -70,7 +70,8 @@ TEST(Align, ABurstBetweenQuietPadsIsToldFromTickToTick) {
       clock.t = 3'600'000'000'000 + 5'000'000'000;
       Bench bench(clock, Load::burst(begun, begun + 0.25, 300, 60), phases);
       Monitor monitor =
-          Monitor::open(bench.machine, {.clock = &clock, .thread = false, .align = Monitor::Align::tick})
+          Monitor::open(bench.machine,
+                        {.clock = &clock, .thread = false, .align = Monitor::Align::tick})
               .value();
       auto window = monitor.begin("burst");
       begun = static_cast<double>(clock.t - 3'600'000'000'000) * 1e-9;
@@ -94,9 +95,9 @@ TEST(Align, ABurstBetweenQuietPadsIsToldFromTickToTick) {
 TEST(Align, ACounterThatNeverTicksIsNotWaitedForForEver) {
   const Patient clock;
   Bench bench(clock, Load::steady(0), {0.02});
-  Monitor monitor =
-      Monitor::open(bench.machine, {.clock = &clock, .thread = false, .align = Monitor::Align::tick})
-          .value();
+  Monitor monitor = Monitor::open(bench.machine,
+                                  {.clock = &clock, .thread = false, .align = Monitor::Align::tick})
+                        .value();
   const auto before = clock.t;
   auto window = monitor.begin("nothing");
   Measurement m;

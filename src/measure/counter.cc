@@ -10,11 +10,12 @@
 namespace zeus::estimators {
 namespace {
 
-/// The powers at the edges of a window: what was used before it and not yet shown when it began, and
-/// what was used in it and not yet shown when it ended. Each is that of the last stretch between
-/// samples before the edge; where there was none before the window, of the first one in it. A step
-/// is how much it differs from its neighbour: what it was at the edge itself lies in between. A
-/// stretch does not begin and end with updates either, so that its power has an error of its own.
+/// The powers at the edges of a window: what was used before it and not yet shown when it began,
+/// and what was used in it and not yet shown when it ended. Each is that of the last stretch
+/// between samples before the edge; where there was none before the window, of the first one in it.
+/// A step is how much it differs from its neighbour: what it was at the edge itself lies in
+/// between. A stretch does not begin and end with updates either, so that its power has an error of
+/// its own.
 struct EdgePower {
   double in = kNan, out = kNan, u_in = 0, u_out = 0;
 
@@ -58,8 +59,7 @@ struct EdgePower {
     const double most = dt - update_ / 2;
     // Half an update of the first one in the window was used before it.
     const bool begins = stretches_ == 0 && !std::isnan(last_);
-    const double power =
-        begins ? std::max(0.0, joules - last_ * update_ / 2) / most : joules / dt;
+    const double power = begins ? std::max(0.0, joules - last_ * update_ / 2) / most : joules / dt;
     const double own = power * update_ / (std::sqrt(6.0) * most);
     const double step = std::isnan(last_) ? 0 : std::abs(power - last_);
     u_ = std::hypot(own, step / std::sqrt(3.0));
@@ -116,9 +116,7 @@ struct Bracketed {
   double joules = 0, u_pads = 0, u_ticks = 0;
 };
 
-double middle(const View& v, const Tick& t) {
-  return (v.place(t.before) + v.place(t.after)) / 2;
-}
+double middle(const View& v, const Tick& t) { return (v.place(t.before) + v.place(t.after)) / 2; }
 
 std::optional<Bracketed> bracketed(const View& v) {
   const auto& [early, a] = v.series.lead;
@@ -150,7 +148,8 @@ std::optional<Bracketed> bracketed(const View& v) {
   return out;
 }
 
-/// What a counter may not have seen (5.1, last item): all of it where it is proven to see all.
+/// What a counter may not have seen (5.1, last item): nothing where it is proven to see all. Where
+/// nobody knows, as much as the power sensor beside it does not see.
 void cover(Estimate& e, const View& v, const View* beside) {
   const auto& p = v.info.profile;
   e.coverage = p.coverage.value_or(kNan);
@@ -159,15 +158,16 @@ void cover(Estimate& e, const View& v, const View* beside) {
   if (p.coverage) e.flags = e.flags | Flag::partial_coverage;
   if (beside == nullptr) {
     if (p.coverage && p.power_max_w > 0) {
-      e.budget.coverage = (1 - *p.coverage) * v.length() * (p.power_max_w - p.power_min_w) /
-                          std::sqrt(12.0);
+      e.budget.coverage =
+          (1 - *p.coverage) * v.length() * (p.power_max_w - p.power_min_w) / std::sqrt(12.0);
       e.flags = e.flags | Flag::coverage_unverified;
     }
     return;
   }
   const Hidden hidden = hidden_load(*beside, p.coverage);
-  e.budget.coverage = hidden.u_j;
-  e.flags = e.flags | hidden.flags;
+  // It may well see all: what a blind sensor could miss at worst is no estimate of its error.
+  if (p.coverage || !hidden.guessed) e.budget.coverage = hidden.u_j;
+  e.flags = e.flags | (p.coverage ? hidden.flags : hidden.flags & Flag::aliased);
   e.alias = hidden.alias;
 }
 
@@ -206,8 +206,9 @@ Estimate from_counter(const View& v, const View* beside) noexcept {
     const double spread0 = aged ? age0->bracket : t_u, spread1 = aged ? age1->bracket : t_u;
     const double stale0 = aged ? age0->seconds : t_u / 2, stale1 = aged ? age1->seconds : t_u / 2;
     e.value = std::max(0.0, joules - outside + hidden);
-    e.budget.edges = std::hypot(std::hypot(power.in * spread0, power.out * spread1) / std::sqrt(12.0),
-                                std::hypot(power.u_in * stale0, power.u_out * stale1));
+    e.budget.edges =
+        std::hypot(std::hypot(power.in * spread0, power.out * spread1) / std::sqrt(12.0),
+                   std::hypot(power.u_in * stale0, power.u_out * stale1));
     e.budget.timing = std::hypot(std::hypot(power.in * slack0, power.out * slack1) / std::sqrt(3.0),
                                  margin.uncertainty(power.in, power.out));
   }

@@ -104,8 +104,8 @@ Seen seen_between_marks(const View& v, double period) {
   Seen out;
   double n = 0, mean = 0, squares = 0;
   const Instant from = v.m.marks.front();
-  const Instant to = v.m.marks.back() + std::chrono::duration_cast<Duration>(
-                                            std::chrono::duration<double>(period));
+  const Instant to = v.m.marks.back() +
+                     std::chrono::duration_cast<Duration>(std::chrono::duration<double>(period));
   Instant first{}, last{};
   for (const Sample& s : v.polls) {
     if (!s.ok() || s.at() < from || s.at() > to) continue;
@@ -146,6 +146,7 @@ Hidden hidden_load(const View& v, std::optional<double> coverage) noexcept {
   const double dark = (1 - w / t_u) * length;
   if (s.n < 8) {
     out.u_j = dark * range.device() / std::sqrt(12.0);
+    out.guessed = true;
     out.flags = out.flags | Flag::coverage_unverified;
   }
   const Iterations load = iterations(v.m.marks);
@@ -165,12 +166,10 @@ Hidden hidden_load(const View& v, std::optional<double> coverage) noexcept {
     const Seen seen = seen_between_marks(v, load.period_s);
     const bool all = beat <= seen.span_s;
     if (all) out.swing_w = seen.high - seen.low;
-    double aliased =
-        u_alias(t_u, w, length, load.period_s, out.swing_w, load.jitter_s, s.delta);
+    double aliased = u_alias(t_u, w, length, load.period_s, out.swing_w, load.jitter_s, s.delta);
     if (all) {
       const double any_shape = seen.sd * greatest_alias(t_u, w, length, load.period_s) * length;
-      const double irregular =
-          u_alias(t_u, w, length, load.period_s, 0, load.jitter_s, s.delta);
+      const double irregular = u_alias(t_u, w, length, load.period_s, 0, load.jitter_s, s.delta);
       aliased = std::min(aliased, std::hypot(any_shape, irregular));
     }
     // A load that the marks do not explain counts as irregular to that extent.

@@ -8,8 +8,9 @@ namespace zeus::estimators {
 
 /// What a load may have done while a sensor did not look at it (specification of accuracy, 5.4).
 struct Hidden {
-  double u_j = 0;      ///< Standard uncertainty, in joules.
-  double swing_w = 0;  ///< Between the levels of the load, as far as is known.
+  double u_j = 0;        ///< Standard uncertainty, in joules.
+  double swing_w = 0;    ///< Between the levels of the load, as far as is known.
+  bool guessed = false;  ///< From the range of the device: there were too few readings.
   Flag flags = Flag::none;
   Estimate::Alias alias{};
 };

@@ -164,7 +164,8 @@ Estimate held(const View& v, const Passage& h, const Margin& margin) {
   const double in = static_cast<double>(h.from.raw) * info.scale;
   const double out = static_cast<double>(h.to.raw) * info.scale;
   const double length = h.length(), lag = lag_s(info, length), t_u = v.update();
-  e.value = std::max(0.0, h.units() * 1e-6 * info.scale - margin.energy(in, out) + (out - in) * lag);
+  e.value =
+      std::max(0.0, h.units() * 1e-6 * info.scale - margin.energy(in, out) + (out - in) * lag);
   e.budget.edges = std::sqrt(h.rough() / 12) * (t_u + length / h.stretches()) * info.scale;
   e.budget.lag = lag_u(info, out - in, lag);
   e.budget.timing = margin.uncertainty(in, out);
@@ -285,9 +286,9 @@ Estimate from_power(const View& v) noexcept {
         e.budget.timing,
         std::hypot(in * seconds(s.begin.slack), out * seconds(s.end.slack)) / std::sqrt(3.0));
   }
-  const bool partly = kind == SensorKind::instant ||
-                      (kind == SensorKind::boxcar && pub.window_s > 0 &&
-                       pub.window_s < 0.95 * pub.period_s);
+  const bool partly =
+      kind == SensorKind::instant ||
+      (kind == SensorKind::boxcar && pub.window_s > 0 && pub.window_s < 0.95 * pub.period_s);
   if (partly) {
     const Hidden hidden = hidden_load(v);
     e.budget.coverage = hidden.u_j;

@@ -40,9 +40,9 @@ Publications::Publications(const View& v) noexcept {
 
   const double bracket = distance / std::sqrt(12.0);
   const double jitter = std::sqrt(std::max(0.0, comb.rms_s * comb.rms_s - bracket * bracket));
-  instant_u_s = std::hypot(std::max(comb.rms_s, bracket) /
-                               std::sqrt(std::max(1.0, static_cast<double>(comb.changes))),
-                           jitter);
+  instant_u_s = std::hypot(
+      std::max(comb.rms_s, bracket) / std::sqrt(std::max(1.0, static_cast<double>(comb.changes))),
+      jitter);
 
   // Each publication is taken from the poll that lies nearest to the middle of its time.
   const double first = v.place(comb.origin) + comb.phase_s, delay = seconds(p.delay);

@@ -19,9 +19,9 @@ struct Publications {
   /// All that follows holds only where each publication can be told from the next: polled at half
   /// the update period or closer, every poll of the window kept, the instants known.
   bool resolved = false;
-  bool mismatch = false;  ///< The period is not that of the profile.
-  double period_s = 0;    ///< Told from the readings if it can be, else from the profile.
-  double window_s = 0;    ///< Over which a reading is a mean; 0: none, or unknown.
+  bool mismatch = false;   ///< The period is not that of the profile.
+  double period_s = 0;     ///< Told from the readings if it can be, else from the profile.
+  double window_s = 0;     ///< Over which a reading is a mean; 0: none, or unknown.
   double instant_u_s = 0;  ///< Standard uncertainty of each instant.
 
   struct Value {

@@ -33,8 +33,8 @@ void finish(Estimate& e, const SensorInfo& info, double length) noexcept {
   e.value = std::max(0.0, real(e.value));
   e.low = std::max(0.0, real(e.low));
   e.high = real(e.high);
-  for (double* part : {&e.budget.edges, &e.budget.quantum, &e.budget.timing, &e.budget.coverage,
-                       &e.budget.lag}) {
+  for (double* part :
+       {&e.budget.edges, &e.budget.quantum, &e.budget.timing, &e.budget.coverage, &e.budget.lag}) {
     *part /= p.gain;
   }
   // Where the sensor is not what its profile says, neither need its gain be.

@@ -47,13 +47,13 @@ TEST(Text, TellsAWholeRun) {
   EXPECT_EQ(to_text(sample_run(), {}), R"(zeus run python 'train me.py'
 SIMULATED (scenario demo): no number here is of a real machine
   time   2.500 s, exit status 3
-  domain     energy                                                      mean     peak  how      device
-  gpu:0      1000.1 J ± 6.0 J                                         400.0 W  512.2 W  counter  NVIDIA H200  shorter than ten updates of the sensor
-  gpu:2      not measured: its counter did not move in all that time                    counter  NVIDIA H200
-  package:0  150.12 J ± 0.10 J*                                        60.0 W           counter
-    core:0   75.50 J ± 0.10 J*                                         30.2 W           counter
+  domain     energy                                                   to compare     mean     peak  covered  grade  how      device
+  gpu:0      1000.1 J ± 6.0 J                                         ± 3.0 J     400.0 W  512.2 W    100 %  B      counter  NVIDIA H200  so short that its edges cost more than 1 %
+  gpu:2      not measured: its counter did not move in all that time                                                counter  NVIDIA H200
+  package:0  150.12 J ± 0.10 J*                                       ± 0.10 J     60.0 W             100 %  B      counter
+    core:0   75.50 J ± 0.10 J*                                        ± 0.10 J     30.2 W             100 %  B      counter
   total  incomplete: 1150.2 J ± 3.0 J* without gpu:2 (its counter did not move in all that time)
-  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain: to compare runs
+  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain
 GPUs: 0, 2 (CUDA_VISIBLE_DEVICES=0,2)
 CPUs: 0 (all CPUs)
 not available
@@ -94,9 +94,13 @@ TEST(Text, KeepsControlCharactersFromTheTerminal) {
 
 TEST(Text, OfACounterThatStartedAnewIsALowerBound) {
   DomainResult d = sample_run().runs[0].window.domains[0];
-  d.energy.flags = d.energy.flags | Flag::reset;
+  d.energy.refusal = Refusal::fell;
+  d.energy.value = kNan;
+  d.energy.low = 150.125;
+  d.energy.high = std::numeric_limits<double>::infinity();
+  d.reason = "its counter fell or started anew";
 
-  EXPECT_EQ(energy_text(d), "at least 150.1 J");
+  EXPECT_EQ(energy_text(d), "not measured: its counter fell or started anew (at least 150.1 J)");
 }
 
 TEST(Rounded, LeavesTwoDigitsOfTheUncertainty) {

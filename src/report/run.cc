@@ -36,7 +36,8 @@ std::string why(const Measurement& m, const Estimate& e, std::size_t sensor) {
   switch (e.refusal) {
     case Refusal::no_update: return "the window is shorter than its counter's step";
     case Refusal::fell: return "its counter fell or started anew";
-    case Refusal::wrap_unknown: return "it was not read for so long that its counter may have wrapped";
+    case Refusal::wrap_unknown:
+      return "it was not read for so long that its counter may have wrapped";
     case Refusal::implausible: return "it would be more or less power than the device can have";
     case Refusal::too_uncertain: return "its uncertainty exceeds its value in so short a window";
     default: break;
@@ -158,16 +159,21 @@ Measurement joined(const Measurement& first, const Measurement& last) {
   out.between.clear();
   for (std::size_t i = 0; i < out.series.size() && i < first.series.size(); ++i) {
     auto& series = out.series[i];
-    series.begin = first.series[i].begin;
-    series.before_begin = first.series[i].before_begin;
+    const auto &one = first.series[i], &two = last.series[i];
+    series.begin = one.begin;
+    series.before_begin = one.before_begin;
+    series.lead = one.lead;
+    const auto add = [&out](const Measurement& m, std::size_t from, std::size_t count) {
+      const auto begin = m.between.begin() + static_cast<std::ptrdiff_t>(from);
+      out.between.insert(out.between.end(), begin, begin + static_cast<std::ptrdiff_t>(count));
+    };
+    add(first, one.first - one.earlier, one.earlier);
+    series.earlier = one.earlier;
     series.first = out.between.size();
-    for (const Measurement* m : {&first, &last}) {
-      const auto& part = m->series[i];
-      const auto from = m->between.begin() + static_cast<std::ptrdiff_t>(part.first);
-      out.between.insert(out.between.end(), from, from + static_cast<std::ptrdiff_t>(part.count));
-      if (&first == &last) break;
-    }
+    add(first, one.first, one.count);
+    if (&first != &last) add(last, two.first, two.count);
     series.count = out.between.size() - series.first;
+    add(last, two.first + two.count, two.later);
   }
   return out;
 }

@@ -164,8 +164,7 @@ std::string to_text(const Exit& e) {
 
 bool worth_a_word(Flag flag) noexcept {
   return flag != Flag::gain_unknown && flag != Flag::range_unknown && flag != Flag::integrated &&
-         flag != Flag::missing && flag != Flag::uncalibrated_gain &&
-         flag != Flag::partial_coverage;
+         flag != Flag::missing && flag != Flag::uncalibrated_gain && flag != Flag::partial_coverage;
 }
 
 std::string to_text(const Overhead& o, double measured_s, Duration edges) {

@@ -91,16 +91,17 @@ TEST(Faults, AZoneThatTellsNoNumberIsNullWithItsReasonAndTheOthersAreMeasured) {
   }
 }
 
-TEST(Faults, ADriverReloadIsALowerBoundThatSaysSo) {
+TEST(Faults, ADriverReloadIsRefusedWithALowerBound) {
   const Told told =
       run_on(machine_with("[[fault]]\ngpu = 1\ncall = \"energy\"\nat = \"1s\"\nreset = true\n"));
   const Json& d = told.domain("gpu:1");
   const auto& flags = d["flags"];
 
   EXPECT_NE(std::find(flags.begin(), flags.end(), "reset"), flags.end()) << d;
-  EXPECT_GE(d["energy_j"], 0.0);
-  EXPECT_LE(d["energy_j"], 100 * told.report["window"]["duration_s"].get<double>());
+  EXPECT_TRUE(d["energy_j"].is_null());
+  EXPECT_EQ(d["refusal"], "R3: the counter fell or started anew");
   EXPECT_GE(d["low_j"], 0.0);
+  EXPECT_LE(d["low_j"], 100 * told.report["window"]["duration_s"].get<double>());
   told.expect_joules("gpu:0", 100);
 }
 

@@ -32,6 +32,25 @@ TEST(Measuring, AgreesWithTheTruthOnEveryDevice) {
   EXPECT_NEAR(report["domains"][1]["energy_j"].get<double>(), 8 * seconds, 0.2);
 }
 
+// A quarter of a second of 100 W is 25 J, of which a counter of 100 ms alone knows 4 J too little
+// or too much.
+TEST(Measuring, AShortCommandIsToldFromUpdateToUpdate) {
+  const Tree tree;
+  const auto plain = tree.root() / "plain.json", aligned = tree.root() / "aligned.json";
+  (void)zeus(
+      {"--host", "sim:constant", "run", "--json", "-o", plain.string(), "--", "sleep", "0.25"});
+  (void)zeus({"--host", "sim:constant", "run", "--align", "--json", "-o", aligned.string(), "--",
+              "sleep", "0.25"});
+  const Json without = json_of(plain)["domains"][0], with = json_of(aligned)["domains"][0];
+  const double seconds = json_of(aligned)["window"]["duration_s"];
+
+  EXPECT_EQ(without["method"], "counter");
+  EXPECT_GT(without["u_cmp_j"].get<double>(), 3);
+  EXPECT_EQ(with["method"], "bracketed");
+  EXPECT_LT(with["u_cmp_j"].get<double>(), 1);
+  EXPECT_NEAR(with["energy_j"].get<double>(), 100 * seconds, 3 * with["u_cmp_j"].get<double>());
+}
+
 TEST(Measuring, TheTruthOfASessionIsThatOfTheReport) {
   const Tree tree;
   const auto file = tree.root() / "r.json";

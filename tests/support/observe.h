@@ -32,10 +32,9 @@ class Load final : public FixedTruth {
   /// `high` from `from` to `to`, `idle` before and after.
   static Load burst(double from, double to, double high, double idle) {
     constexpr sim::Ns kBefore = 100'000'000'000;
-    return Load(sim::Steps({{kBefore + ns(from), idle},
-                            {ns(to) - ns(from), high},
-                            {1'000'000'000, idle}},
-                           false, -kBefore));
+    return Load(
+        sim::Steps({{kBefore + ns(from), idle}, {ns(to) - ns(from), high}, {1'000'000'000, idle}},
+                   false, -kBefore));
   }
   /// A square wave for ever, rising at `phase`.
   static Load square(double period, double duty, double high, double low, double phase = 0) {
@@ -124,7 +123,8 @@ inline Measurement observe(const SensorInfo& info, const Read& read, const Watch
       polls.push_back(sample(read, t));
     }
   }
-  Measurement m = record_of(info, polls, {sample(read, how.begin), {}}, {sample(read, how.end), {}});
+  Measurement m =
+      record_of(info, polls, {sample(read, how.begin), {}}, {sample(read, how.end), {}});
   for (const double t : how.marks) m.marks.push_back(instant(t));
   m.aligned = how.aligned;
   if (how.aligned && info.quantity == Quantity::energy) {

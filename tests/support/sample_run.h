@@ -15,6 +15,9 @@ inline Run sample_run() {
     e.high = value + 10 * u;
     e.flags = flags;
     e.method = method;
+    e.quality = Quality::b;
+    e.coverage = 1;
+    e.budget.edges = u;
     return e;
   };
   Run run;
@@ -73,6 +76,9 @@ inline Run sample_run() {
   dead.device_id = "GPU-b";
   dead.device_index = 2;
   dead.energy = estimate(kNan, kNan, Flag::missing | Flag::stalled, "counter");
+  dead.energy.refusal = Refusal::lost;
+  dead.energy.quality = Quality::refused;
+  dead.energy.coverage = kNan;
   dead.reason = "its counter did not move in all that time";
   dead.mean_power_w = dead.peak_power_w = kNan;
   w.domains = {package, core, gpu, dead};
