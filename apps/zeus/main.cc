@@ -58,7 +58,8 @@ std::string sentence(const CLI::App& app, const CLI::ParseError& e, const Global
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) {
     const auto rest = app.remaining(true);
     const std::string word = rest.empty() ? what : rest.front();
-    if (globals.command.empty() && !word.starts_with("-") && verb.ends_with("run")) {
+    if (globals.command.empty() && !word.starts_with("-") &&
+        (verb.ends_with("run") || verb.ends_with("record"))) {
       return fmt::format(
           "does not know what \"{}\" is; the command to run goes behind --, as in "
           "{} -- {}",
@@ -123,6 +124,7 @@ int run_main(int argc, char** argv) {
       "  zeus env                              what can be measured here, and what not, and why\n"
       "  zeus run -- python train.py           energy of a command\n"
       "  zeus --host sim:h100x8 run -- true    the same on a simulated machine\n"
+      "  zeus record -o a.zeus -- ./train      keep every sample; zeus verify judges it again\n"
       "Options may also stand in ZEUS_OPTION (ZEUS_HOST, ZEUS_GPUS, ...) or in zeus.toml in this\n"
       "folder, ~/.config/zeus or /etc/zeus.");
   app.require_subcommand(1);
@@ -133,6 +135,8 @@ int run_main(int argc, char** argv) {
   add_env(app, globals, verbs);
   add_run(app, globals, verbs);
   add_monitor(app, globals, verbs);
+  add_record(app, globals, verbs);
+  add_verify(app, globals, verbs);
   add_sim(app, globals, verbs);
   add_restore(app, globals, verbs);
   strict(app);
@@ -158,7 +162,7 @@ int run_main(int argc, char** argv) {
     return refuse(sentence(app, e, globals));
   }
   const CLI::App& given = last_of(app);
-  if (has_command && given.get_name() != "run") {
+  if (has_command && given.get_name() != "run" && given.get_name() != "record") {
     return refuse(fmt::format("{} takes nothing behind --", words_of(given)));
   }
   for (const auto& [verb, act] : verbs) {

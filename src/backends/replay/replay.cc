@@ -86,6 +86,18 @@ void sort(std::vector<Sample>& samples) {
   samples.erase(std::unique(samples.begin(), samples.end(), same), samples.end());
 }
 
+/// How far the readings typically lie apart: what is played changes no more often than that.
+Duration spacing(const std::vector<Sample>& samples) {
+  std::vector<Duration> gaps;
+  for (std::size_t i = 1; i < samples.size(); ++i) {
+    gaps.push_back(samples[i].at() - samples[i - 1].at());
+  }
+  if (gaps.empty()) return {};
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  return *middle;
+}
+
 /// From the first instant at which every sensor had been read to the last reading of all.
 void set_range(Position& position, const std::vector<std::vector<Sample>>& all) {
   for (const auto& samples : all) {
@@ -130,6 +142,7 @@ Machine play(Recording recording, const std::string& file, const Clock& clock) {
               "its sensor " + s.info.name + " is left out: no reading of it was recorded"}});
         continue;
       }
+      s.info.profile.update = std::max(s.info.profile.update, spacing(samples));
       Player& player = deck->player(source);
       s.slot = player.add(std::move(samples));
       s.source = &player;

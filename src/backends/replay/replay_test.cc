@@ -93,6 +93,18 @@ TEST(Replay, SaysWhatItIsAndWhatItLacks) {
   EXPECT_TRUE(machine.devices[0].knobs.empty());
 }
 
+TEST(Replay, UpdatesNoMoreOftenThanWasRead) {
+  test::ManualClock clock;
+  Recording r = recorded();
+  for (Sensor& s : r.machine.devices[0].sensors) s.info.profile.update = 1ms;
+  r.machine.devices[0].sensors[1].info.profile.update = 1s;
+  const Machine machine = play(std::move(r), "r.zeus", clock);
+  const Device& card = machine.devices[0];
+
+  EXPECT_EQ(test::sensor(card, "gpu:0")->info.profile.update, 100ms);
+  EXPECT_EQ(test::sensor(card, "power")->info.profile.update, 1s);
+}
+
 TEST(Replay, OfAReplaySaysWhereItWasRecordedFirst) {
   test::ManualClock clock;
   Recording r = recorded();
