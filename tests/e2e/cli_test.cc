@@ -62,6 +62,17 @@ TEST(CommandLine, AnswersEveryMisuseWithOneSentenceAndStatusTwo) {
       {"monitor", "energy", "--gpu-indices", "-1"},
       {"monitor", "power", "--power-domain", "psychic"},
       {"--host", "sim:square", "monitor", "power", "--power-domain", "psychic"},
+      {"--host", "replay:/nonexistent.zeus", "env"},
+      {"--host", "replay:/etc/passwd", "env"},
+      {"record"},
+      {"record", "true"},
+      {"record", "--duration", "1s", "--", "true"},
+      {"record", "--duration", "1s", "-r", "2"},
+      {"record", "-o", "/nonexistent/a.zeus", "--", "true"},
+      {"verify"},
+      {"verify", "/nonexistent.zeus"},
+      {"verify", "/etc/passwd"},
+      {"verify", "a.zeus", "--", "true"},
       {"sim", "run", "no-such-scenario", "--", "true"},
       {"sim", "run", "square"},
       {"sim", "truth"},
@@ -111,17 +122,10 @@ TEST(CommandLine, AGpuThatIsNotThereIsNamedWithThoseThatAre) {
 }
 
 TEST(CommandLine, HelpAndVersionOfEveryVerbGoToStandardOutput) {
-  const std::vector<Words> verbs = {{},
-                                    {"env"},
-                                    {"run"},
-                                    {"monitor"},
-                                    {"monitor", "energy"},
-                                    {"monitor", "power"},
-                                    {"sim"},
-                                    {"sim", "list"},
-                                    {"sim", "run"},
-                                    {"sim", "truth"},
-                                    {"restore"}};
+  const std::vector<Words> verbs = {
+      {},         {"env"},    {"run"}, {"monitor"},     {"monitor", "energy"}, {"monitor", "power"},
+      {"record"}, {"verify"}, {"sim"}, {"sim", "list"}, {"sim", "run"},        {"sim", "truth"},
+      {"restore"}};
   for (Words verb : verbs) {
     verb.emplace_back("--help");
     const auto r = zeus(verb);

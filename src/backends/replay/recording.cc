@@ -66,7 +66,7 @@ class Parser {
 
   bool subject(std::string_view payload) {
     replay::SubjectRecord record;
-    if (!begun_ || !replay::unpack(payload, record)) return false;
+    if (!begun_ || watched_ || !replay::unpack(payload, record)) return false;
     const bool placed = record.places.size() == record.sensors.size() &&
                         std::all_of(record.places.begin(), record.places.end(),
                                     [&](std::uint32_t p) { return p < out.samples.size(); });
@@ -76,6 +76,7 @@ class Parser {
     watched->sensors = std::move(record.sensors);
     watched->domains = DomainTree(std::move(record.domains));
     out.subject = std::move(watched);
+    watched_ = true;
     return true;
   }
 
@@ -92,7 +93,7 @@ class Parser {
   bool window(std::string_view payload) {
     Recording::Window w;
     w.measurement.subject = out.subject;
-    if (!replay::unpack(payload, w) || !consistent(w.measurement)) return false;
+    if (!watched_ || !replay::unpack(payload, w) || !consistent(w.measurement)) return false;
     out.windows.push_back(std::move(w));
     return true;
   }
@@ -105,7 +106,7 @@ class Parser {
     return true;
   }
 
-  bool begun_ = false, ended_ = false;
+  bool begun_ = false, watched_ = false, ended_ = false;
 };
 
 }  // namespace
