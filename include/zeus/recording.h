@@ -40,7 +40,7 @@ using Selections = std::vector<std::pair<std::string, Selection>>;  ///< "gpu", 
 /// status() and finish() say why. Not for several threads at once.
 class ZEUS_API Recorder {
  public:
-  static constexpr Duration kHeld = std::chrono::seconds(5);
+  static constexpr Duration kHeld = std::chrono::seconds(20);
 
   /// What the file held is gone.
   static Result<Recorder> create(const std::filesystem::path& path);

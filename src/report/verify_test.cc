@@ -127,6 +127,19 @@ TEST(Verify, LooksForTheSamplesOfAWindowAmongAll) {
   EXPECT_TRUE(verify(r, "a.zeus", "here").holds()) << "samples were lost, and not all can be there";
 }
 
+TEST(Verify, DoesNotLookForASampleThatCameWhileTheEdgesWereRead) {
+  Recording r = recorded();
+  r.windows[0].measurement.end -= 150ms;  // The last sample before the edge comes after it.
+  Recording without = r;
+  without.samples[0].erase(without.samples[0].end() - 2, without.samples[0].end());
+  without.samples[1].erase(without.samples[1].end() - 2, without.samples[1].end());
+
+  EXPECT_EQ(verify(without, "a.zeus", "here").checked, verify(r, "a.zeus", "here").checked);
+  for (const Difference& d : verify(without, "a.zeus", "here").differences) {
+    EXPECT_FALSE(d.path.starts_with("samples/")) << d.path;
+  }
+}
+
 TEST(Verify, ComparesNothingWhereTheFileIsDamaged) {
   Recording r = recorded();
   r.damage = "the block at byte 7 is cut off";

@@ -1,17 +1,19 @@
 #include "backends/replay/samples.h"
 
 #include <algorithm>
-#include <cstdlib>
+#include <optional>
+#include <utility>
 
 #include "backends/replay/series.h"
 
 namespace zeus::replay {
 namespace {
 
-// The byte before a column.
+// How samples are told: the bits of the byte before them.
 constexpr unsigned kSameTimes = 1;  // Those of the column before, one for one.
 constexpr unsigned kNearTimes = 2;  // Near those of the column before.
 constexpr unsigned kHasErrors = 4;  // Not every sample could be read.
+constexpr unsigned kStepped = 8;    // Every raw value is a whole number of steps, rounded down.
 
 template <class F>
 Numbers each(std::span<const Sample> samples, F&& number) {
@@ -25,19 +27,69 @@ Numbers times_of(std::span<const Sample> samples) {
   return each(samples, [](const Sample& s) { return s.at().time_since_epoch().count(); });
 }
 
-bool has_errors(std::span<const Sample> samples) {
-  return !std::all_of(samples.begin(), samples.end(), [](const Sample& s) { return s.ok(); });
+/// Steps are told in thousandths of a raw unit.
+constexpr std::int64_t kThousand = 1000;
+/// Beyond this a product with a step would overflow.
+constexpr std::int64_t kMostStepped = std::int64_t{1} << 42;
+
+/// Steps that counters in microjoules are known to have: registers count in 2^-k J, or in 15.3 uJ,
+/// and the kernel has rounded these to nanojoules. That costs six bits of every value.
+constexpr std::int64_t kSteps[] = {15'300,  15'258,  30'517,  61'035,
+                                   122'070, 244'140, 488'281, 976'562};
+
+/// How many steps of `step` each value is; nothing where one of them lies between two.
+std::optional<Numbers> in_steps(const Numbers& raw, std::int64_t step) {
+  Numbers out;
+  for (const std::int64_t v : raw) {
+    if (v < 0 || v >= kMostStepped) return std::nullopt;
+    const std::int64_t n = (v * kThousand + step - 1) / step;
+    if (n * step / kThousand != v) return std::nullopt;
+    out.push_back(n);
+  }
+  return out;
 }
 
-/// What was read, at times that are told elsewhere.
-void put_values(std::string& out, std::span<const Sample> samples, bool errors) {
-  put_series(out, each(samples, [](const Sample& s) { return s.raw(); }));
-  if (errors) put_series(out, each(samples, [](const Sample& s) { return s.error(); }));
+/// What was read, at times that are told elsewhere: the bits of how, and the bytes.
+struct Values {
+  explicit Values(std::span<const Sample> samples) {
+    const Numbers raw = each(samples, [](const Sample& s) { return s.raw(); });
+    put_series(bytes, raw);
+    for (const std::int64_t step : kSteps) {
+      const auto steps = in_steps(raw, step);
+      if (!steps) continue;
+      std::string told;
+      put_varint(told, static_cast<std::uint64_t>(step));
+      put_series(told, *steps);
+      if (told.size() >= bytes.size()) continue;
+      how = kStepped;
+      bytes = std::move(told);
+    }
+    if (std::all_of(samples.begin(), samples.end(), [](const Sample& s) { return s.ok(); })) return;
+    how |= kHasErrors;
+    put_series(bytes, each(samples, [](const Sample& s) { return s.error(); }));
+  }
+  unsigned how = 0;
+  std::string bytes;
+};
+
+Numbers take_raw(Bytes& in, std::size_t n, unsigned how) {
+  if ((how & kStepped) == 0) return take_series(in, n);
+  const std::uint64_t step = in.varint();
+  Numbers raw = take_series(in, n);
+  for (std::int64_t& v : raw) {
+    if (v < 0 || v >= kMostStepped || step > 1'000'000) {
+      in.fail();
+      return {};
+    }
+    v = v * static_cast<std::int64_t>(step) / kThousand;
+  }
+  return raw;
 }
 
-std::vector<Sample> take_values(Bytes& in, const Numbers& times, bool errors) {
-  const Numbers raw = take_series(in, times.size());
-  const Numbers codes = errors ? take_series(in, times.size()) : Numbers(times.size(), 0);
+std::vector<Sample> take_values(Bytes& in, const Numbers& times, unsigned how) {
+  const Numbers raw = take_raw(in, times.size(), how);
+  const Numbers codes =
+      (how & kHasErrors) != 0 ? take_series(in, times.size()) : Numbers(times.size(), 0);
   std::vector<Sample> out;
   for (std::size_t i = 0; i < times.size() && in.good(); ++i) {
     const bool fits = times[i] >= 0 && times[i] < std::int64_t{1} << 61 && raw[i] >= 0 &&
@@ -110,12 +162,12 @@ std::string pack_columns(std::span<const Column> columns) {
         told = std::move(shorter);
       }
     }
-    const bool errors = has_errors(column.samples);
+    const Values values(column.samples);
     put_varint(out, column.sensor);
     put_varint(out, column.samples.size());
-    out += static_cast<char>(how | (errors ? kHasErrors : 0));
+    out += static_cast<char>(how | values.how);
     out += told;
-    put_values(out, column.samples, errors);
+    out += values.bytes;
     before = std::move(times);
   }
   return out;
@@ -134,8 +186,7 @@ bool unpack_columns(std::string_view bytes, std::size_t sensors, std::vector<Col
                     : (how & kNearTimes) != 0 ? take_near(in, before, count)
                                               : take_series(in, count);
     if (!in.good()) return false;
-    columns.push_back(
-        {static_cast<std::uint32_t>(sensor), take_values(in, times, (how & kHasErrors) != 0)});
+    columns.push_back({static_cast<std::uint32_t>(sensor), take_values(in, times, how)});
     before = std::move(times);
   }
   return in.good();
@@ -149,9 +200,11 @@ void put_run(std::string& out, std::span<const Sample> samples) {
     std::size_t n = 1;
     while (n < samples.size() && n < kMostValues && samples[n].at() >= samples[n - 1].at()) ++n;
     const auto part = samples.first(n);
+    const Values values(part);
     put_varint(parts, n);
+    parts += static_cast<char>(values.how);
     put_series(parts, times_of(part));
-    put_values(parts, part, true);
+    parts += values.bytes;
     samples = samples.subspan(n);
     ++count;
   }
@@ -167,9 +220,10 @@ std::vector<Sample> take_run(Bytes& in) {
       in.fail();
       break;
     }
+    const auto how = static_cast<unsigned>(in.fixed(1));
     const Numbers times = take_series(in, static_cast<std::size_t>(count));
     if (!in.good()) break;
-    const auto part = take_values(in, times, true);
+    const auto part = take_values(in, times, how);
     out.insert(out.end(), part.begin(), part.end());
   }
   return out;
