@@ -183,6 +183,19 @@ TEST(Replay, IsMeasuredAndSaysWhatItIs) {
   EXPECT_EQ(env.out.find("knobs"), std::string::npos) << env.out;
 }
 
+// The file is older than whoever runs this: it must never be written anew.
+TEST(Replay, OfTheFirstVersionOfTheFormatWillAlwaysPlay) {
+  const auto env = zeus({"--host", "replay:" ZEUS_RECORDING, "--json", "env"});
+  const Json json = Json::parse(env.out, nullptr, false);
+
+  EXPECT_EQ(env.status, 0) << env.err;
+  ASSERT_EQ(json["devices"].size(), 1u) << env.out;
+  EXPECT_EQ(json["devices"][0]["id"], "package-0");
+  EXPECT_EQ(json["devices"][0]["sensors"][0]["resolution"], 1e-6);
+  EXPECT_EQ(json["host"]["replay"]["hostname"], "vm");
+  for (const Json& p : json["problems"]) EXPECT_EQ(p["where"], "nvml") << p;
+}
+
 TEST(Replay, IsLostAfterItsEndAndHasNoTruth) {
   const Taped taped("constant", {}, "0.3");
   const fs::path report = taped.tree.root() / "r.json";
