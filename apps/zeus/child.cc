@@ -218,6 +218,25 @@ Child::Ended Child::wait(const Signals& signals, std::chrono::nanoseconds interv
   return ended;
 }
 
+void until_told(const Signals& signals, Duration duration, Duration interval,
+                const std::function<bool()>& tick) {
+  const Instant begin = Clock::now();
+  Instant next = begin + interval;
+  while (true) {
+    const Instant now = Clock::now();
+    if (duration.count() > 0 && now - begin >= duration) return;
+    if (now >= next) {
+      if (!tick()) return;
+      next += (1 + (now - next) / interval) * interval;
+    }
+    Duration rest = next - now;
+    if (duration.count() > 0) rest = std::min<Duration>(rest, duration - (now - begin));
+    const auto signal = signals.wait(rest);
+    if (signal && asks_to_end(signal->number)) return;
+    if (signal && signal->number == SIGTSTP) (void)::raise(SIGSTOP);
+  }
+}
+
 int status_of(const Child::Ended& ended) noexcept {
   if (ended.abandoned) return 128 + ended.asked;
   if (ended.exit.signal) return 128 + *ended.exit.signal;

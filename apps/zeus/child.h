@@ -39,6 +39,11 @@ class Signals {
   }, pipe_before_{};
 };
 
+/// Calls `tick` at the times of a grid until somebody asks to end, the time is up, or it is false.
+/// A `duration` of 0 has no end.
+void until_told(const Signals& signals, Duration duration, Duration interval,
+                const std::function<bool()>& tick);
+
 /// True for INT, TERM, HUP and QUIT: somebody wants this to end.
 bool asks_to_end(int signal) noexcept;
 

@@ -58,7 +58,8 @@ std::string sentence(const CLI::App& app, const CLI::ParseError& e, const Global
   if (dynamic_cast<const CLI::ExtrasError*>(&e) != nullptr) {
     const auto rest = app.remaining(true);
     const std::string word = rest.empty() ? what : rest.front();
-    if (globals.command.empty() && !word.starts_with("-") && verb.ends_with("run")) {
+    if (globals.command.empty() && !word.starts_with("-") &&
+        (verb.ends_with("run") || verb.ends_with("record"))) {
       return fmt::format(
           "does not know what \"{}\" is; the command to run goes behind --, as in "
           "{} -- {}",
@@ -124,6 +125,7 @@ int run_main(int argc, char** argv) {
       "  zeus run -- python train.py           energy of a command\n"
       "  zeus --host sim:h100x8 run -- true    the same on a simulated machine\n"
       "  zeus bench 'python a.py' './b'        which of two needs less energy\n"
+      "  zeus record -o a.zeus -- ./train      keep every sample; zeus verify judges it again\n"
       "Options may also stand in ZEUS_OPTION (ZEUS_HOST, ZEUS_GPUS, ...) or in zeus.toml in this\n"
       "folder, ~/.config/zeus or /etc/zeus.");
   app.require_subcommand(1);
@@ -135,6 +137,8 @@ int run_main(int argc, char** argv) {
   add_run(app, globals, verbs);
   add_bench(app, globals, verbs);
   add_monitor(app, globals, verbs);
+  add_record(app, globals, verbs);
+  add_verify(app, globals, verbs);
   add_sim(app, globals, verbs);
   add_restore(app, globals, verbs);
   strict(app);
@@ -160,7 +164,7 @@ int run_main(int argc, char** argv) {
     return refuse(sentence(app, e, globals));
   }
   const CLI::App& given = last_of(app);
-  if (has_command && given.get_name() != "run") {
+  if (has_command && given.get_name() != "run" && given.get_name() != "record") {
     return refuse(fmt::format("{} takes nothing behind --", words_of(given)));
   }
   for (const auto& [verb, act] : verbs) {

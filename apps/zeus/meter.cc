@@ -88,7 +88,7 @@ void Meter::drain(const Visit& visit) {
     const std::size_t i = sampled[k];
     report::note_peak(peaks_, i, sensors[i], sample);
     if (sample.ok()) recent_[i] = static_cast<double>(sample.raw()) * sensors[i].scale;
-    if (visit) visit(devices_[i], sensors[i], sample);
+    if (visit) visit(i, sample);
   });
   // The tick that was under way when the window began is not in it, but looks lost.
   lost_ += std::exchange(fresh_, false) ? lost - std::min(lost, sampled.size()) : lost;
@@ -127,14 +127,19 @@ Meter::Lap Meter::lap() {
 
 report::WindowResult Meter::end(const Visit& visit) {
   if (!monitor_) {
-    return report::only_time(machine_, name_, begun_, Clock::steady().now(), wall_);
+    record_ = {};
+    record_.name = name_;
+    record_.wall = wall_;
+    record_.begin = begun_;
+    record_.end = Clock::steady().now();
+    return report::only_time(machine_, name_, begun_, record_.end, wall_);
   }
-  Measurement whole = close();
+  record_ = close();
   window_.reset();
-  if (first_) whole = report::joined(*first_, whole);
-  ended_ = whole.end;
+  if (first_) record_ = report::joined(*first_, record_);
+  ended_ = record_.end;
   drain(visit);
-  return report::judge(machine_, whole, peaks_);
+  return report::judge(machine_, record_, peaks_);
 }
 
 report::Overhead Meter::overhead() {

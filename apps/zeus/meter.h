@@ -23,8 +23,8 @@ class Meter {
     Monitor::Follow follow = Monitor::Follow::power;
     Monitor::Align align = Monitor::Align::none;
   };
-  /// Called with every sample in turn.
-  using Visit = std::function<void(const std::string& device, const SensorInfo&, const Sample&)>;
+  /// Called with every sample in turn; `sensor` is its sensor's place in the subject.
+  using Visit = std::function<void(std::size_t sensor, const Sample&)>;
 
   Meter(Machine machine, Options options);
 
@@ -47,6 +47,8 @@ class Meter {
   Duration patience() const noexcept;
   /// Takes in what the sampler has gathered, for the peaks, for `visit` and for recent().
   void drain(const Visit& visit = {});
+  /// The id of the device that a sensor of the subject belongs to.
+  const std::string& device(std::size_t sensor) const { return devices_[sensor]; }
   /// The place of a sensor in the subject.
   std::optional<std::size_t> sensor(std::string_view device, std::string_view name) const;
   /// The newest value of a sensor of the subject; NaN if there is none yet.
@@ -59,6 +61,8 @@ class Meter {
   Lap lap();
 
   report::WindowResult end(const Visit& visit = {});
+  /// The record that end() has judged. Without a subject where nothing could be measured but time.
+  const Measurement& record() const noexcept { return record_; }
   report::Overhead overhead();
 
  private:
@@ -71,6 +75,7 @@ class Meter {
   std::optional<Monitor::Window> window_;
   std::vector<std::string> devices_;  // Of each sensor of the subject.
   std::optional<Measurement> first_;  // The first lap, if there has been one.
+  Measurement record_;
   report::Peaks peaks_, recent_;
   std::string name_;
   Instant begun_{}, ended_{};

@@ -12,6 +12,7 @@
 #include "options.h"
 #include "output.h"
 #include "report/json.h"
+#include "report/origin.h"
 #include "version.h"
 
 namespace zeus::cli {
@@ -45,26 +46,6 @@ class Lines {
   report::Style style_;
 };
 
-/// Calls `tick` at the times of a grid until somebody asks to end, the time is up, or it is false.
-void until_told(const Signals& signals, Duration duration, Duration interval,
-                const std::function<bool()>& tick) {
-  const Instant begin = Clock::steady().now();
-  Instant next = begin + interval;
-  while (true) {
-    const Instant now = Clock::steady().now();
-    if (duration.count() > 0 && now - begin >= duration) return;
-    if (now >= next) {
-      if (!tick()) return;
-      next += (1 + (now - next) / interval) * interval;
-    }
-    Duration rest = next - now;
-    if (duration.count() > 0) rest = std::min<Duration>(rest, duration - (now - begin));
-    const auto signal = signals.wait(rest);
-    if (signal && asks_to_end(signal->number)) return;
-    if (signal && signal->number == SIGTSTP) (void)::raise(SIGSTOP);
-  }
-}
-
 struct Watch {
   Watch(const Globals& globals, const MonitorOptions& options, Meter::Options meter_options) {
     Machine machine = open_machine(globals);
@@ -75,7 +56,7 @@ struct Watch {
   }
 
   std::string head(report::Style style) const {
-    std::string out = report::simulated(host.simulation, style);
+    std::string out = report::origin(host, style);
     for (const auto& [kind, s] : selections) {
       out += report::to_text(kind == "gpu" ? "GPUs" : "CPUs", s, devices);
     }

@@ -173,7 +173,8 @@ report::Host host_of(const Globals& globals, const Machine& machine) {
   return {.address = globals.host,
           .hostname = name.nodename,
           .kernel = fmt::format("{} {}", name.sysname, name.release),
-          .simulation = machine.simulation};
+          .simulation = machine.simulation,
+          .replay = machine.replay};
 }
 
 void add_choice(CLI::App* app, Choice& choice) {

@@ -48,6 +48,8 @@ void add_env(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_run(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_bench(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_record(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_verify(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 

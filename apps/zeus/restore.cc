@@ -11,6 +11,7 @@
 
 #include "options.h"
 #include "report/json.h"
+#include "report/origin.h"
 #include "report/text.h"
 #include "zeus/lease.h"
 
@@ -73,7 +74,7 @@ int restore(const Globals& globals, const std::string& folder) {
     for (const Problem& p : left) out["problems"].push_back(report::to_json(p));
     fmt::print("{}", report::dump(out, true));
   } else {
-    fmt::print("{}", report::simulated(machine.simulation, globals.style(STDOUT_FILENO)));
+    fmt::print("{}", report::origin(host_of(globals, machine), globals.style(STDOUT_FILENO)));
     for (const std::string& lease : restored) {
       fmt::print("put back {}\n", report::printable(knob_of(lease)));
     }

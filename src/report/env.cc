@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "report/origin.h"
 #include "report/table.h"
 
 namespace zeus::report {
@@ -155,7 +156,7 @@ const char* how(const Device& d) noexcept {
 }
 
 std::string to_text(const Environment& env, Style style) {
-  std::string out = simulated(env.host.simulation, style);
+  std::string out = origin(env.host, style);
   Table about({left, left});
   about.row({"zeus", env.version});
   about.row({"machine", fmt::format("{} ({}, {})", printable(env.host.address),
@@ -197,7 +198,8 @@ Json to_json(const Environment& env) {
               {"zeus", env.version},
               {"host", to_json(env.host)},
               {"permissions",
-               {{"euid", env.euid}, {"knobs", env.host.simulation.has_value() || env.euid == 0}}}};
+               {{"euid", env.euid},
+                {"knobs", !env.host.replay && (env.host.simulation || env.euid == 0)}}}};
   out["devices"] = Json::array();
   for (const Device& d : env.devices) {
     Json device = to_json(d.info);

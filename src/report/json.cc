@@ -141,10 +141,17 @@ Json to_json(const Host& h) {
                   {"session", h.simulation->session},
                   {"files", h.simulation->files}};
   }
+  Json replay = nullptr;
+  if (h.replay) {
+    replay = {{"file", h.replay->file},
+              {"hostname", h.replay->hostname},
+              {"recorded", iso8601(h.replay->recorded)}};
+  }
   return {{"address", h.address},
           {"hostname", h.hostname},
           {"kernel", h.kernel},
-          {"simulation", simulation}};
+          {"simulation", simulation},
+          {"replay", replay}};
 }
 
 Json to_json(const Selection& s) {

@@ -18,7 +18,8 @@ inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 /// Where something was measured.
 struct Host {
   std::string address, hostname, kernel;
-  std::optional<Simulation> simulation;
+  std::optional<Simulation> simulation{};
+  std::optional<Replay> replay{};
 };
 
 /// The energy of one domain over one window, with what a reader needs to judge it.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/origin.h"
 #include "report/table.h"
 #include "solve/statistics.h"
 
@@ -268,7 +269,7 @@ std::string to_text(const WindowResult& w, Style style) {
 
 std::string to_text(const Run& run, Style style) {
   std::string out = fmt::format("{} {}\n", bold("zeus run", style), quoted(run.command));
-  out += simulated(run.host.simulation, style);
+  out += origin(run.host, style);
   if (!run.runs.empty()) {
     const Repetition& last = run.runs.back();
     if (run.runs.size() > 1) {

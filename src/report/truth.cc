@@ -76,6 +76,9 @@ Result<Claims> read_claims(const Json& report) {
       !window->is_object() || domains == report.end() || !domains->is_array()) {
     return no("it is cut short: no host, window or domains");
   }
+  if (const auto replay = host->find("replay"); replay != host->end() && replay->is_object()) {
+    return no("it was replayed, and its times are not those of the session that was recorded");
+  }
   const auto simulation = host->find("simulation");
   if (simulation == host->end() || !simulation->is_object()) {
     return no("it was measured on a real machine, of which nobody knows the truth");
