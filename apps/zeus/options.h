@@ -74,7 +74,7 @@ CLI::Option* add_number(CLI::App* app, const std::string& names, Number& target,
 /// Fills options that the command line did not set, from ZEUS_* and from zeus.toml.
 void apply_settings(CLI::App& app, Globals& globals);
 
-/// Opens the machine that `--host` names.
+/// Opens the machine that `--host` names, with what the user's tables know of its sensors.
 Machine open_machine(const Globals& globals);
 report::Host host_of(const Globals& globals, const Machine& machine);
 std::optional<std::string> environment(const char* name);
