@@ -3,12 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
-#include <iostream>
 #include <map>
 
 #include "base/csv.h"
 #include "base/files.h"
+#include "support/data.h"
 
 namespace zeus {
 namespace {
@@ -109,9 +108,9 @@ TEST(ProfileTable, HasShapesThatCanBe) {
 using Measured = std::map<std::string, std::string>;
 
 std::vector<Measured> survey() {
-  const char* folder = std::getenv("ZEUS_DATA");
-  if (folder == nullptr) return {};
-  const auto text = read_file(std::string(folder) + "/sensor-traces/sensor-table.csv");
+  const auto folder = test::data();
+  if (!folder) return {};
+  const auto text = read_file(*folder / "sensor-traces/sensor-table.csv");
   if (!text) return {};
   CsvLines lines(*text);
   const auto columns = csv_cells(*lines.next()).value();
@@ -176,7 +175,6 @@ TEST_F(Survey, AgreesWithTheTableOnEveryUpdatePeriod) {
     EXPECT_NEAR(ms, std::stod(row["update_period_ms"]), 0.05 * ms)
         << row["gpu"] << ' ' << row["driver"] << ' ' << row["field"];
   }
-  std::cout << all.size() << " rows\n";
 }
 
 // The survey tells a window where it saw one, and a rise otherwise: 0.8 W of a running mean, or
