@@ -134,6 +134,7 @@ int run_main(int argc, char** argv) {
   add_run(app, globals, verbs);
   add_monitor(app, globals, verbs);
   add_sim(app, globals, verbs);
+  add_calibrate(app, globals, verbs);
   add_restore(app, globals, verbs);
   strict(app);
   if (argc < 2) {

@@ -48,6 +48,7 @@ void add_env(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_run(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 
 /// "--interval" of "-I,--interval".
