@@ -7,7 +7,6 @@
 #include <filesystem>
 #include <set>
 
-#include "base/csv.h"
 #include "base/files.h"
 #include "load.h"
 #include "measure/calibration_file.h"
@@ -373,17 +372,14 @@ int run(const Globals& globals, const CalibrateOptions& options) {
   return rows.empty() ? kFailed : 0;
 }
 
-void add_number_option(CLI::App* verb, const char* name, const char* type, double& target,
-                       double least, double most, const std::string& help) {
-  const auto read = [name, least, most, &target](const std::string& text) {
-    const auto value = parse_real(text);
-    if (!value || *value < least || *value > most) {
-      throw CLI::ValidationError(
-          name, fmt::format("\"{}\" is no number from {:g} to {:g}", text, least, most));
+void add_real(CLI::App* verb, const char* name, double& target, double most, const char* help) {
+  const auto take = [name, most, &target](double value) {
+    if (!(value >= 0 && value <= most)) {
+      throw CLI::ValidationError(name, fmt::format("{:g} is not from 0 to {:g}", value, most));
     }
-    target = *value;
+    target = value;
   };
-  verb->add_option_function<std::string>(name, read, help)->type_name(type);
+  verb->add_option_function<double>(name, take, help)->type_name("NUMBER");
 }
 
 }  // namespace
@@ -399,10 +395,10 @@ void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs) {
   verb->add_option("--meter", options->meter,
                    "The log of a power meter: CSV with t_s or t_ms, and power_w")
       ->type_name("FILE");
-  add_number_option(verb, "--meter-start", "SECONDS", options->meter_start, 0, 1e11,
-                    "Unix time of the log's 0 (default: it has unix times)");
-  add_number_option(verb, "--meter-u", "PERCENT", options->meter_u_percent, 0, 50,
-                    "Standard uncertainty of the meter (default: 1)");
+  add_real(verb, "--meter-start", options->meter_start, 1e11,
+           "Unix time of the log's 0, in seconds (default: it has unix times)");
+  add_real(verb, "--meter-u", options->meter_u_percent, 50,
+           "Standard uncertainty of the meter in per cent (default: 1)");
   add_duration(verb, "--duration", options->duration,
                "How long to watch where there is no --load (default: 20s)");
   add_duration(verb, "--period", options->period, "How often to read (default: 2ms)");
