@@ -328,6 +328,10 @@ int run(const Globals& globals, const CalibrateOptions& options) {
     complain("cannot calibrate: no chosen GPU tells energy or power; zeus env says why");
     return kFailed;
   }
+  if (!options.meter.empty() && !fs::exists(options.meter)) {
+    throw UsageError(
+        fmt::format("cannot read {}: there is no such file; start the meter first", options.meter));
+  }
   Bench bench(subjects(machine), options, signals);
   try {
     bench.run(options);
