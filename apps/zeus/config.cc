@@ -129,12 +129,15 @@ class File {
       return {fmt::format("{}", fmt::join(items, ","))};
     }
     if (type == "LIST") return {list_item(node, option)};
-    if (type == "DURATION") {
+    if (type == "DURATION" || type == "NUMBER") {
       if (integer) return {std::to_string(*integer)};
       if (const auto real = node.value_exact<double>()) return {fmt::format("{}", *real)};
     }
     if (const auto text = node.value_exact<std::string>()) return {*text};
-    wrong(node, option, type == "DURATION" ? "a duration like \"100ms\"" : "a text in quotes");
+    wrong(node, option,
+          type == "DURATION" ? "a duration like \"100ms\""
+          : type == "NUMBER" ? "a number"
+                             : "a text in quotes");
   }
 
   std::string list_item(const toml::node& node, const CLI::Option* option) const {

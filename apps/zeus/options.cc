@@ -10,6 +10,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "zeus/profile.h"
+
 namespace zeus::cli {
 namespace {
 
@@ -164,6 +166,9 @@ Machine open_machine(const Globals& globals) {
   if (!address) throw UsageError(address.error().detail + "; see zeus --help");
   auto machine = open(*address);
   if (!machine) throw UsageError(machine.error().detail);
+  const auto book = ProfileBook::load(environment);
+  if (!book) throw UsageError(book.error().detail);
+  apply(*book, *machine);
   return std::move(*machine);
 }
 

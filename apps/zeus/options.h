@@ -51,6 +51,7 @@ void add_monitor(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_record(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_verify(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 
 /// "--interval" of "-I,--interval".
@@ -82,7 +83,7 @@ Result<std::vector<std::string>> split_words(std::string_view text);
 /// Fills options that the command line did not set, from ZEUS_* and from zeus.toml.
 void apply_settings(CLI::App& app, Globals& globals);
 
-/// Opens the machine that `--host` names.
+/// Opens the machine that `--host` names, with what the user's tables know of its sensors.
 Machine open_machine(const Globals& globals);
 report::Host host_of(const Globals& globals, const Machine& machine);
 std::optional<std::string> environment(const char* name);

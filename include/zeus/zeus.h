@@ -39,7 +39,8 @@ typedef struct zeus_options {
   /** Which CPU packages, in the same way. Null: all. */
   const char* cpus;
   /** Pass `getenv` and, where `gpus` is null, CUDA_VISIBLE_DEVICES and its kin choose the GPUs as
-   * they would for a CUDA program. Null: all GPUs. */
+   * they would for a CUDA program; and the user's tables of sensors are read, what `zeus calibrate`
+   * wrote among them. Null: all GPUs, and the table that is compiled in. */
   char* (*environment)(const char* name);
   /** Seconds between two samples of the sampler; 0: as seldom as the sensors allow. */
   double period_s;

@@ -12,6 +12,7 @@
 
 #include "zeus/device.h"
 #include "zeus/monitor.h"
+#include "zeus/profile.h"
 
 using zeus::DomainId;
 
@@ -46,7 +47,14 @@ zeus_options taken(const zeus_options* options) {
 
 std::string sentence(const zeus::Problem& p) { return p.where + ": " + p.error.detail; }
 
-/// Drops the devices that the caller did not ask for.
+zeus::Environment environment_of(const zeus_options& options) {
+  return [get = options.environment](const char* name) -> std::optional<std::string> {
+    const char* value = get(name);
+    return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+/// Drops the devices that the caller did not ask for, and adds what his tables know of the others.
 zeus::Status choose(zeus::Machine& machine, const zeus_options& options) {
   using Kind = zeus::DeviceInfo::Kind;
   for (const auto& [kind, list] : {std::pair(Kind::gpu, options.gpus), {Kind::cpu, options.cpus}}) {
@@ -56,13 +64,14 @@ zeus::Status choose(zeus::Machine& machine, const zeus_options& options) {
     zeus::keep_only(machine, kind, *chosen);
   }
   if (options.gpus == nullptr && options.environment != nullptr) {
-    const auto chosen =
-        zeus::visible_gpus(machine, [&](const char* name) -> std::optional<std::string> {
-          const char* value = options.environment(name);
-          return value != nullptr ? std::optional<std::string>(value) : std::nullopt;
-        });
+    const auto chosen = zeus::visible_gpus(machine, environment_of(options));
     machine.problems.insert(machine.problems.end(), chosen.problems.begin(), chosen.problems.end());
     zeus::keep_only(machine, Kind::gpu, chosen);
+  }
+  if (options.environment != nullptr) {
+    const auto book = zeus::ProfileBook::load(environment_of(options));
+    if (!book) return book.error();
+    zeus::apply(*book, machine);
   }
   return zeus::ok();
 }

@@ -128,15 +128,87 @@ bool any_knob(const Environment& env) {
                      [](const Device& d) { return !d.knobs.empty(); });
 }
 
+double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
+
+/// "boxcar 25 of 100 ms": how a sensor makes its readings.
+std::string shape(const SensorProfile& p) {
+  const double update = seconds(p.update) * 1e3, window = seconds(p.window) * 1e3;
+  switch (p.kind) {
+    case SensorKind::boxcar:
+      return window > 0 ? fmt::format("mean of {:g} in {:g} ms", window, update)
+                        : fmt::format("mean, each {:g} ms", update);
+    case SensorKind::running: return fmt::format("mean of {:g} ms, each {:g} ms", window, update);
+    case SensorKind::exponential:
+      return fmt::format("first order, {:g} ms, each {:g} ms", seconds(p.tau) * 1e3, update);
+    default: return fmt::format("{}, each {:g} ms", zeus::to_string(p.kind), update);
+  }
+}
+
+/// "x 0.954, -1.2 W, u 1 % (unit)": what is taken off its readings, and what that leaves.
+std::string gain(const SensorProfile& p) {
+  std::string out;
+  if (p.gain != 1 || p.offset_w != 0) out = fmt::format("x {:g}, {:+g} W, ", p.gain, p.offset_w);
+  if (!p.gain_u) return out + "u unknown";
+  return out + fmt::format("u {:.2g} % ({})", 100 * *p.gain_u, zeus::to_string(p.gain_class));
+}
+
+/// The sensors of energy and power, what is known about them, and below from whom. Devices alike
+/// are told once.
+std::string profiles(const std::vector<Device>& devices) {
+  Table table({left, left, left, left, left});
+  std::vector<std::string> told, sources;
+  for (const Device& d : devices) {
+    for (const Sensor& s : d.sensors) {
+      const SensorProfile& p = s.info.profile;
+      if (s.info.quantity != Quantity::energy && s.info.quantity != Quantity::power) continue;
+      const std::string key = fmt::format("{}\n{}\n{}\n{}\n{}\n{}", d.info.model, s.info.name, p.id,
+                                          shape(p), gain(p), p.source);
+      if (std::find(told.begin(), told.end(), key) != told.end()) continue;
+      told.push_back(key);
+      auto source = std::find(sources.begin(), sources.end(), p.source);
+      if (source == sources.end()) source = sources.insert(source, p.source);
+      table.row({fmt::format("{} {}", to_string(d.info.kind), d.info.index), printable(s.info.name),
+                 shape(p), gain(p), fmt::format("[{}]", source - sources.begin() + 1)});
+    }
+  }
+  Table from({left, left});
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    std::string number = fmt::format("[{}]", i + 1);
+    const std::string text = sources[i].empty() ? "nobody" : printable(sources[i]);
+    for (std::string& line : wrapped(text, kColumns - 9)) {
+      from.row({std::exchange(number, {}), std::move(line)});
+    }
+  }
+  return table.text() + from.text();
+}
+
+Json profile_json(const SensorProfile& p) {
+  return {{"kind", zeus::to_string(p.kind)},
+          {"window_s", seconds(p.window)},
+          {"delay_s", seconds(p.delay)},
+          {"tau_s", seconds(p.tau)},
+          {"tau_u_s", seconds(p.tau_u)},
+          {"coverage", p.coverage ? Json(*p.coverage) : Json(nullptr)},
+          {"gain", p.gain},
+          {"offset_w", p.offset_w},
+          {"gain_u", p.gain_u ? Json(*p.gain_u) : Json(nullptr)},
+          {"offset_u_w", p.offset_u_w},
+          {"gain_class", zeus::to_string(p.gain_class)},
+          {"power_min_w", p.power_min_w},
+          {"power_max_w", p.power_max_w},
+          {"source", p.source}};
+}
+
 Json sensor_json(const SensorInfo& s) {
   return {{"name", s.name},
           {"quantity", zeus::to_string(s.quantity)},
           {"unit", unit(s.quantity)},
           {"domain", zeus::to_string(s.domain)},
           {"resolution", s.scale},
-          {"update_s", std::chrono::duration<double>(s.profile.update).count()},
+          {"update_s", seconds(s.profile.update)},
           {"lineage", s.lineage},
-          {"profile_id", s.profile.id}};
+          {"profile_id", s.profile.id},
+          {"profile", profile_json(s.profile)}};
 }
 
 Json knob_json(const KnobInfo& k) {
@@ -180,6 +252,9 @@ std::string to_text(const Environment& env, Style style) {
   out += devices.empty() ? "  none that tells energy\n" : devices.text();
   if (const std::string able = abilities(env.devices); !able.empty()) {
     out += bold("what they have", style) + '\n' + able;
+  }
+  if (style.verbose) {
+    out += bold("how well they measure", style) + '\n' + profiles(env.devices);
   }
   std::vector<DeviceInfo> infos;
   for (const Device& d : env.devices) infos.push_back(d.info);

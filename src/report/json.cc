@@ -126,7 +126,10 @@ Json to_json(const DomainResult& d) {
               {"backend", d.backend},
               {"sensor", d.sensor},
               {"lineage", d.lineage},
-              {"profile_id", d.profile_id}};
+              {"profile_id", d.profile_id},
+              {"profile_source", d.profile_source},
+              {"sensor_kind", zeus::to_string(d.sensor_kind)},
+              {"gain_class", zeus::to_string(d.gain_class)}};
   out.update(to_json(d.energy));
   out["reason"] = d.reason.empty() ? Json(nullptr) : Json(d.reason);
   out["mean_power_w"] = number(d.mean_power_w);

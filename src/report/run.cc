@@ -83,6 +83,9 @@ DomainResult judge_domain(const Machine& machine, const Measurement& m, DomainId
     r.sensor = info.name;
     r.lineage = info.lineage;
     r.profile_id = info.profile.id;
+    r.profile_source = info.profile.source;
+    r.sensor_kind = info.profile.kind;
+    r.gain_class = info.profile.gain_class;
     if (const Device* d = owner(machine, info)) {
       r.device_id = d->info.id;
       r.device_index = d->info.index;

@@ -29,7 +29,9 @@ struct DomainResult {
   bool in_total = false;  ///< A root: the others are inside one of those.
   std::string device_id, model, backend;
   std::uint16_t device_index = 0;
-  std::string sensor, lineage, profile_id;
+  std::string sensor, lineage, profile_id, profile_source;
+  SensorKind sensor_kind = SensorKind::unknown;
+  GainClass gain_class = GainClass::none;
   Estimate energy;
   std::string reason;  ///< Why there is no value; empty where there is one.
   double mean_power_w = kNan;

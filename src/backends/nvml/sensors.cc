@@ -171,6 +171,8 @@ class Adder {
       const Field& f = found.slots[slot];
       SensorInfo info = describe(f.name, f.quantity, 1e-3, f.domain);
       info.profile.id = "nvml:" + std::to_string(f.field) + ":scope" + std::to_string(f.scope);
+      // The GPU's field where it counts the whole module: a sensor of its own.
+      if (f.domain == Scope::module && f.scope == abi::kScopeGpu) info.profile.id += ":module";
       if (f.field == abi::kFieldPowerAverage) info.profile.window = std::chrono::seconds(1);
       device_.sensors.push_back({std::move(info), source.get(), slot});
     }
