@@ -230,7 +230,7 @@ Estimate from_counter(const View& v, const View* beside) noexcept {
     // Of what it does not look at only the device's range is known.
     const double c = *info.profile.coverage, dark = (1 - c) * v.length();
     e.low = std::max(0.0, c * e.low + info.profile.power_min_w * dark);
-    e.high = c * e.high + (p_max > 0 ? p_max * dark : kInfinity);
+    e.high = p_max > 0 ? c * e.high + p_max * dark : kInfinity;
   }
   finish(e, info, v.length());
   if (info.profile.power_min_w > 0 && v.length() > 0 && e.refusal == Refusal::none &&

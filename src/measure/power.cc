@@ -249,7 +249,7 @@ Estimate from_publications(const View& v, const Publications& pub) {
   const double moved = range.device() * pub.instant_u_s;
   e.budget.timing = std::sqrt(2.0) * range.seen() * pub.instant_u_s;
   e.low = std::max(0.0, e.low - 4 * moved);
-  e.high += 4 * moved;
+  e.high = range.known ? e.high + 4 * moved : kInfinity;
   const auto expected = length / pub.period_s;
   if (static_cast<double>(pub.missed) > 0.1 * expected) e.flags = e.flags | Flag::missed_ticks;
   return e;

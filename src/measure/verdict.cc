@@ -99,17 +99,16 @@ constexpr std::array<std::pair<Flag, const char*>, 20> kNames = {
      {Flag::unit_suspect, "unit_suspect"},
      {Flag::modelled, "modelled"}}};
 
-constexpr std::array<const char*, 10> kRefusals = {
+constexpr std::array<const char*, 9> kRefusals = {
     "",
     "R1: the counter did not move in so short a window",
     "R2: a reading or the mean power is not possible on this device",
     "R3: the counter fell or started anew",
     "R4: it was not read for so long that a whole wrap may have gone by",
     "R5: its uncertainty exceeds its value",
-    "R6: a partition has no energy of its own while its siblings are active",
+    "",
     "R7: one of the domains to be added up holds another",
-    "R8: the device was lost or could not be read",
-    "R9: it is computed by a model, and a measurement was demanded"};
+    "R8: the device was lost or could not be read"};
 
 }  // namespace
 

@@ -119,7 +119,7 @@ TEST(Recording, AWindowIsJudgedAsItWasBeforeItWasWritten) {
 
   EXPECT_EQ(m.marks, studio.measurement.marks);
   EXPECT_EQ(m.wall, studio.measurement.wall);
-  EXPECT_EQ(m.between.size(), 58u);  // The last of each is at its edge, not before.
+  EXPECT_EQ(m.between.size(), 60u);  // The last of each is behind its edge.
   for (const DomainId domain : {kGpu, kNode}) {
     const Estimate a = estimate(m, domain), b = estimate(studio.measurement, domain);
     EXPECT_GT(a.value, 0);
