@@ -76,6 +76,31 @@ TEST(CApi, MeasuresAWindowAndSaysWhatItIsOf) {
   EXPECT_LE(e.low_j, truth);
   EXPECT_GE(e.high_j, truth);
   EXPECT_DOUBLE_EQ(energy(record.get(), ZEUS_TOTAL).energy_j, e.energy_j);
+
+  EXPECT_EQ(e.refusal, 0);
+  EXPECT_EQ(e.quality, 'C');  // Nobody knows what NVIDIA's counter covers.
+  EXPECT_TRUE(std::isnan(e.coverage));
+  EXPECT_NE(e.flags & ZEUS_FLAG_COVERAGE_UNVERIFIED, 0u);
+  EXPECT_LE(e.interval_low_j, truth);
+  EXPECT_GE(e.interval_high_j, truth);
+  EXPECT_NEAR(e.u_cmp_j, std::hypot(e.u_edges_j, e.u_quantum_j, e.u_timing_j), 1e-9 * truth);
+  EXPECT_GT(e.u_gain_j, 0);
+}
+
+TEST(CApi, AlignsWindowsToTicksWhereAsked) {
+  zeus_options options{};
+  options.align_to_ticks = 1;
+  const MonitorPtr monitor = open("sim:constant", options);
+  const RecordPtr record(zeus_record_new());
+  zeus_window* window = zeus_begin(monitor.get(), "short");
+  struct timespec nap = {0, 250'000'000};
+  ::nanosleep(&nap, nullptr);
+  zeus_mark(monitor.get());
+  ASSERT_EQ(zeus_end(monitor.get(), window, record.get()), ZEUS_OK);
+  const zeus_estimate e = energy(record.get(), 0);
+  const double truth = 100 * zeus_seconds(record.get());
+  EXPECT_LE(e.u_cmp_j, 0.02 * truth);  // 4 J of 25 without.
+  EXPECT_NEAR(e.energy_j, truth, 3 * e.u_cmp_j);
 }
 
 TEST(CApi, MarksWhatIsInsideAnotherDomain) {

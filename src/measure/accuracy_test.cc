@@ -342,6 +342,7 @@ TEST(Accuracy, T3AFullBoxcarIsExactWithQuietPads) {
     EXPECT_NEAR(bias, b.naive_percent, b.tolerance) << b.length;
     EXPECT_LE(padded.greatest(), 0.001) << b.length;
     EXPECT_LE(jittered.sd(), 0.5) << b.length;
+    plain.expect_sharp();
     padded.expect_covered();
     plain.expect_covered();
     jittered.expect_covered();
@@ -723,6 +724,23 @@ TEST(Accuracy, T17RealTracesAreToldWithinTheirUncertainty) {
   EXPECT_LE(f.percent(f.greatest()), 3.5);
   EXPECT_LE(f.percent(f.u()), 1.5);
   f.expect_covered();
+}
+
+// 5.7: the gain acts on the difference of two energies of one sensor, not on both.
+TEST(Accuracy, EnergyAboveIdleHasTheGainOfTheDifference) {
+  Estimate e;
+  e.value = 1000;
+  e.low = 950;
+  e.high = 1060;
+  e.budget = {.edges = 3, .timing = 4, .gain = 50, .offset = 7};
+  combine(e);
+  const Estimate above = above_idle(e, 60, 0.5, 10, 0.01);
+  EXPECT_DOUBLE_EQ(above.value, 400);
+  EXPECT_DOUBLE_EQ(above.budget.gain, 0.05 * 400);
+  EXPECT_NEAR(above.u_cmp, std::sqrt(9 + 16 + 25 + 0.36), 1e-12);
+  EXPECT_NEAR(above.u_abs, std::hypot(above.u_cmp, 20), 1e-12);
+  EXPECT_DOUBLE_EQ(above.low, 350);
+  EXPECT_TRUE(std::isnan(above_idle(without("none", Refusal::lost), 60, 1, 10, 0).value));
 }
 
 // Whatever a record holds, the answer is a number with an uncertainty or a refusal with a reason.

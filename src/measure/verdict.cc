@@ -135,6 +135,23 @@ const char* to_string(Quality quality) noexcept {
   return kQualities[static_cast<std::size_t>(quality)];
 }
 
+Estimate above_idle(const Estimate& e, double idle_w, double u_idle_w, double length_s,
+                    double u_length_s) noexcept {
+  Estimate out = e;
+  const double idle = idle_w * length_s;
+  out.low -= idle;
+  out.high -= idle;
+  if (std::isnan(e.value)) return out;
+  out.value -= idle;
+  out.budget.gain = e.value > 0 ? std::abs(out.value) * e.budget.gain / e.value : 0;
+  out.budget.offset = 0;  // In the idle power as in the other.
+  out.budget.timing =
+      std::sqrt(e.budget.timing * e.budget.timing + std::pow(length_s * u_idle_w, 2) +
+                std::pow(idle_w * u_length_s, 2));
+  estimators::combine(out);
+  return out;
+}
+
 std::array<double, 2> Estimate::interval() const noexcept {
   const double common = 2 * std::hypot(budget.gain, budget.offset);
   return {std::max(value - 2 * u_abs, low - common), std::min(value + 2 * u_abs, high + common)};
