@@ -19,8 +19,10 @@ constexpr double kReady_s = 90;     // PyTorch takes its time.
 // readings of power change from each publication to the next.
 constexpr double kWobble_s = 0.073;
 constexpr double kSamePeriod = 0.005;  // Relative.
-// Neighbours in phase are far apart in time: what drifts does not look like a phase.
-constexpr std::array<std::size_t, kPhases> kOrder = {0, 4, 2, 6, 1, 5, 3, 7};
+// Start phases are multiples of the golden ratio: spread evenly, also where rise and fall are taken
+// as one, so that no edge is always met at the same place; and neighbours are far apart in time, so
+// that what drifts does not look like a phase.
+constexpr double kGolden = 0.6180339887498949;
 
 double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 Duration lasting(double s) {
@@ -202,8 +204,9 @@ class Checker {
         series.sensors.push_back({out_.sensors[i].info->name, {}, {}});
       }
     }
-    for (const std::size_t phase_index : kOrder) {
-      const double start = static_cast<double>(phase_index) / kPhases;
+    for (std::size_t phase_index = 0; phase_index < kPhases; ++phase_index) {
+      const double turn = kGolden * static_cast<double>(phase_index);
+      const double start = turn - std::floor(turn);
       series.start[phase_index] = start;
       const double wait_s = seconds(now() - comb.origin) + 0.15 - comb.phase_s;
       const double periods = std::ceil(wait_s / comb.period_s) + start;
@@ -245,7 +248,7 @@ class Checker {
   double phase_of(std::size_t sensor, std::span<const Sample> polls, Instant begin,
                   double period_s) const {
     constexpr std::size_t kFewest = 5;
-    const auto ticks = changes(polls);
+    const auto ticks = sharp(changes(polls), period_s);
     if (ticks.size() >= kFewest) {
       if (const auto p = phase(ticks, begin, period_s)) return *p;
     }

@@ -46,7 +46,7 @@ struct Series {
   std::array<double, kPhases> start{};  ///< In periods after a publication.
   struct OfSensor {
     std::string name;
-    std::vector<Run> runs;
+    std::vector<PhaseRun> runs;
     Coverage coverage;
   };
   std::vector<OfSensor> sensors;  ///< Those whose period is that of the series.

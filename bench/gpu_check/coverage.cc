@@ -39,8 +39,8 @@ double mean(std::span<const double> x) noexcept {
 // The runs without their mean, and a straight line in time that can be taken off anything.
 class Data {
  public:
-  explicit Data(std::span<const Run> runs) : runs_(runs), residual_(runs.size()) {
-    for (const Run& r : runs) {
+  explicit Data(std::span<const PhaseRun> runs) : runs_(runs), residual_(runs.size()) {
+    for (const PhaseRun& r : runs) {
       watts_.push_back(r.watts);
       times_.push_back(r.at_s);
       resolution_ += r.u_w * r.u_w / static_cast<double>(runs.size());
@@ -76,23 +76,23 @@ class Data {
   }
 
  private:
-  std::span<const Run> runs_;
+  std::span<const PhaseRun> runs_;
   std::vector<double> watts_, times_, residual_;
   double mean_ = 0, square_ = 0, resolution_ = 0;
 };
 
 // Mean, drift, cosine and sine over the phase by least squares: the amplitude of the latter two in
 // watts and its standard uncertainty. Zero and infinity where the phases do not tell.
-std::array<double, 2> harmonic(std::span<const Run> runs) {
+std::array<double, 2> harmonic(std::span<const PhaseRun> runs) {
   constexpr std::size_t kN = kParameters;
   double matrix[kN][kN + 1] = {}, middle = 0, length = 1;
-  for (const Run& r : runs) middle += r.at_s / static_cast<double>(runs.size());
-  for (const Run& r : runs) length = std::max(length, std::abs(r.at_s - middle));
-  const auto row = [&](const Run& r) {
+  for (const PhaseRun& r : runs) middle += r.at_s / static_cast<double>(runs.size());
+  for (const PhaseRun& r : runs) length = std::max(length, std::abs(r.at_s - middle));
+  const auto row = [&](const PhaseRun& r) {
     const double turn = 2 * std::numbers::pi * r.phase;
     return std::array<double, kN>{1, (r.at_s - middle) / length, std::cos(turn), std::sin(turn)};
   };
-  for (const Run& r : runs) {
+  for (const PhaseRun& r : runs) {
     const auto x = row(r);
     for (std::size_t i = 0; i < kN; ++i) {
       for (std::size_t j = 0; j < kN; ++j) matrix[i][j] += x[i] * x[j];
@@ -109,7 +109,7 @@ std::array<double, 2> harmonic(std::span<const Run> runs) {
     }
   }
   double squares = 0;
-  for (const Run& r : runs) {
+  for (const PhaseRun& r : runs) {
     const auto x = row(r);
     double residual = r.watts;
     for (std::size_t i = 0; i < kN; ++i) residual -= matrix[i][kN] * x[i];
@@ -165,7 +165,7 @@ std::string_view to_string(Verdict verdict) noexcept {
   return "cannot be told";
 }
 
-Coverage tell_coverage(std::span<const Run> runs, const Levels& levels, double duty) {
+Coverage tell_coverage(std::span<const PhaseRun> runs, const Levels& levels, double duty) {
   Coverage out;
   const double steady_w = levels.high_w - levels.low_w;
   out.expected_w = duty * levels.high_w + (1 - duty) * levels.low_w;

@@ -18,7 +18,7 @@ double high_share(double phase, double window, double duty) noexcept;
 double first_harmonic(double window, double duty) noexcept;
 
 /// One run of the square load at one start phase.
-struct Run {
+struct PhaseRun {
   double phase = 0;  ///< Of the sensor's publications after the load's rise, in periods.
   double watts = 0;  ///< Mean over the run as the sensor tells it.
   double u_w = 0;    ///< What is known of its standard uncertainty: resolution.
@@ -54,6 +54,6 @@ struct Coverage {
 /// more than t^2 s^2, with s^2 the greater of the residuals' variance and that of the resolution,
 /// t of Student with n - 4 degrees. `full`: the interval lies above 0.95; `sampled`: below.
 /// Unknown, and why, for fewer than six runs, or a load that cannot be seen or did not follow.
-Coverage tell_coverage(std::span<const Run> runs, const Levels& levels, double duty);
+Coverage tell_coverage(std::span<const PhaseRun> runs, const Levels& levels, double duty);
 
 }  // namespace zeus::check

@@ -62,7 +62,7 @@ Json json_of(const Series& s) {
   Json sensors = Json::array(), watts = Json::object();
   for (const auto& sensor : s.sensors) {
     Json runs = Json::array();
-    for (const Run& r : sensor.runs) {
+    for (const PhaseRun& r : sensor.runs) {
       runs.push_back({{"phase", r.phase}, {"watts", r.watts}, {"at_s", r.at_s}});
     }
     sensors.push_back({{"name", sensor.name},

@@ -7,7 +7,8 @@
 namespace zeus::check {
 namespace {
 
-constexpr Duration kPeriod = std::chrono::milliseconds(1);
+// Divides no usual update period: a change must not always be met at the same place of a poll.
+constexpr Duration kPeriod = std::chrono::microseconds(927);
 constexpr std::size_t kMostSlots = 64;
 using Slots = std::array<Reading, kMostSlots>;
 

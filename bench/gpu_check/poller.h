@@ -28,7 +28,7 @@ class Poller {
   const std::vector<const Sensor*>& sensors() const noexcept { return sensors_; }
   const std::vector<Call>& calls() const noexcept { return calls_; }
 
-  /// Polls until `end`, every millisecond or as fast as the calls allow, and adds to `record`.
+  /// Polls until `end`, about every millisecond or as fast as the calls allow, and adds to `record`.
   void poll(Instant end, Record& record) const;
   Record poll(Instant end) const {
     Record record;

@@ -35,8 +35,16 @@ std::vector<Tick> changes(std::span<const Sample> polls) {
   return out;
 }
 
+std::vector<Tick> sharp(std::span<const Tick> ticks, double period_s) {
+  std::vector<Tick> out;
+  for (const Tick& t : ticks) {
+    if (seconds(t.after - t.before) < period_s / 4) out.push_back(t);
+  }
+  return out;
+}
+
 std::optional<Mean> mean_of_counter(std::span<const Sample> polls, double scale, double update_s) {
-  const auto ticks = changes(polls);
+  const auto ticks = sharp(changes(polls), update_s);
   if (ticks.size() < 2 || !(update_s > 0)) return std::nullopt;
   const Tick &a = ticks.front(), &b = ticks.back();
   const double updates = std::round(seconds(middle(b) - middle(a)) / update_s);

@@ -23,8 +23,11 @@ std::vector<Tick> changes(std::span<const Sample> polls);
 struct Mean {
   double watts = 0, u_w = 0;  ///< u_w: what the resolution makes of it.
 };
+/// The ticks that are known to a quarter of `period_s`: after the others updates cannot be counted.
+std::vector<Tick> sharp(std::span<const Tick> ticks, double period_s);
+
 /// Mean power by a counter that publishes every `update_s`, over whole updates, from the first
-/// change to the last one. Nothing for fewer than two changes or a counter that fell.
+/// sharp change to the last one. Nothing for fewer than two of them or a counter that fell.
 std::optional<Mean> mean_of_counter(std::span<const Sample> polls, double scale, double update_s);
 /// Mean of the readings of a level, each as long as it was seen. Nothing for fewer than two.
 std::optional<Mean> mean_of_level(std::span<const Sample> polls, double scale);
