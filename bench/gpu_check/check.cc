@@ -31,8 +31,7 @@ Duration lasting(double s) {
 Instant now() { return Clock::steady().now(); }
 
 bool same_period(const Comb& a, const Comb& b) {
-  return a.accepted && b.accepted &&
-         std::abs(a.period_s - b.period_s) < kSamePeriod * a.period_s;
+  return a.accepted && b.accepted && std::abs(a.period_s - b.period_s) < kSamePeriod * a.period_s;
 }
 
 class Checker {
@@ -135,8 +134,8 @@ class Checker {
         Together t{a.info->name, b.info->name,
                    together(changes(record.samples[i]), changes(record.samples[j])), kNan};
         if (same_period(a.comb, b.comb)) {
-          const double lag_s = seconds(b.comb.origin - a.comb.origin) + b.comb.phase_s -
-                               a.comb.phase_s;
+          const double lag_s =
+              seconds(b.comb.origin - a.comb.origin) + b.comb.phase_s - a.comb.phase_s;
           t.lag_s = std::remainder(lag_s, a.comb.period_s);
         }
         out_.together.push_back(std::move(t));
@@ -178,8 +177,7 @@ class Checker {
     for (std::size_t i = 0; i < wanted.size(); ++i) {
       const double left_s = budget_s_ - seconds(now() - begin_) - 0.5;
       const double run_s = std::min(
-          kRun_s,
-          left_s / static_cast<double>(kPhases * (wanted.size() - i)) - kBetween_s);
+          kRun_s, left_s / static_cast<double>(kPhases * (wanted.size() - i)) - kBetween_s);
       if (run_s < kLeastRun_s) {
         out_.problems.push_back("no time was left for the load in step with " +
                                 out_.sensors[wanted[i]].info->name + "; give a greater --budget");
@@ -275,7 +273,9 @@ Result<Outcome> check_gpu(const Device& device, const std::string& load, double 
 }
 
 Judgement judge(const std::vector<Series>& series, const std::string& counter) {
-  const auto doubt = [](Verdict v) { return v == Verdict::full ? 0 : v == Verdict::unknown ? 1 : 2; };
+  const auto doubt = [](Verdict v) {
+    return v == Verdict::full ? 0 : v == Verdict::unknown ? 1 : 2;
+  };
   Judgement out;
   out.coverage.why = "no load ran in step with a sensor";
   bool first = true;

@@ -49,7 +49,7 @@ struct Series {
     std::vector<PhaseRun> runs;
     Coverage coverage;
   };
-  std::vector<OfSensor> sensors;  ///< Those whose period is that of the series.
+  std::vector<OfSensor> sensors;                     ///< Those whose period is that of the series.
   std::map<std::string, std::vector<double>> watts;  ///< Of every sensor, a number a phase.
 };
 

@@ -140,8 +140,8 @@ void fit(Data& data, std::size_t runs, double duty, Coverage& out) {
   out.window = window(found);
   // Not one step of the grid is believed to be excluded beside what fits.
   const auto fits = [&](double squares) { return squares <= limit; };
-  out.low = std::min(out.window, window(std::find_if(least.begin(), least.end(), fits))) -
-            1.0 / kWindows;
+  out.low =
+      std::min(out.window, window(std::find_if(least.begin(), least.end(), fits))) - 1.0 / kWindows;
   const auto last = std::find_if(least.rbegin(), least.rend(), fits);
   out.high = std::min(1.0, window(last.base() - 1) + 1.0 / kWindows);
 }

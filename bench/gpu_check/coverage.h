@@ -41,7 +41,8 @@ struct Coverage {
   double mean_w = 0;      ///< Over the runs.
   double expected_w = 0;  ///< duty high_w + (1 - duty) low_w.
   double swing_w = 0;     ///< Between the load's halves while it runs; see tell_coverage().
-  /// First Fourier component over the phases, of (high_w - low_w) / 2, and its standard uncertainty.
+  /// First Fourier component over the phases, of (high_w - low_w) / 2, and its standard
+  /// uncertainty.
   double amplitude = 0, u_amplitude = 0;
 };
 

@@ -25,8 +25,8 @@ std::vector<PhaseRun> runs_of(double window, double noise_w = 0, unsigned seed =
   for (int i = 0; i < 8; ++i) {
     const double phase = 0.03 + i * 0.6180339887498949;
     const double share = high_share(phase - 0.21, window, 0.5);
-    out.push_back({phase, kLow_w + (kHigh_w - kLow_w) * share + noise_w * noise(random), 1e-4,
-                   10.0 * i});
+    out.push_back(
+        {phase, kLow_w + (kHigh_w - kLow_w) * share + noise_w * noise(random), 1e-4, 10.0 * i});
   }
   return out;
 }

@@ -68,7 +68,8 @@ int main(int argc, char** argv) try {
   const std::size_t gpu = std::stoul(argv[2]);
   const auto& gpus = (*session)->scenario().gpus;
   if (gpu >= gpus.size() || !gpus[gpu].power.driven) {
-    std::fprintf(stderr, "gpu_load_sim: the power of GPU %s is not driven; use a scenario that says so\n",
+    std::fprintf(stderr,
+                 "gpu_load_sim: the power of GPU %s is not driven; use a scenario that says so\n",
                  argv[2]);
     return 1;
   }

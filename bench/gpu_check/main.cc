@@ -7,8 +7,8 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
+#include <CLI/CLI.hpp>
 #include <exception>
 #include <fstream>
 
@@ -42,9 +42,11 @@ std::string why_none(const Machine& machine) {
   return text;
 }
 
-// A simulated GPU has a load of its own, beside this program.
+// A simulated GPU has a load of its own, beside this program. CUDA may number GPUs in another order
+// than their driver, but knows the same UUIDs.
 std::string load_command(const Options& options, const Machine& machine, const Device& device) {
-  if (!options.load.empty() || !machine.simulation) return options.load;
+  if (!options.load.empty()) return options.load + " " + device.info.id;
+  if (!machine.simulation) return {};
   return fmt::format("'{}' '{}' {}", (own_folder() / "gpu_load_sim").string(),
                      machine.simulation->session, device.info.index);
 }
@@ -55,7 +57,8 @@ int run(const Options& options) {
   auto machine = open(*address);
   if (!machine) return complain(kFailed, machine.error().detail);
   if (first_gpu(*machine) == nullptr) {
-    return complain(kNoGpu, fmt::format("{} has no GPU to check{}", options.host, why_none(*machine)));
+    return complain(kNoGpu,
+                    fmt::format("{} has no GPU to check{}", options.host, why_none(*machine)));
   }
   const auto chosen = named_devices(*machine, DeviceInfo::Kind::gpu, options.gpu);
   if (!chosen) return complain(kUsage, chosen.error().detail);
@@ -71,7 +74,8 @@ int run(const Options& options) {
   std::ofstream file(options.out);
   file << check::to_json(*outcome, *machine, device).dump(2) << '\n';
   file.close();
-  if (!file) return complain(kFailed, "cannot write " + options.out + "; name another file by --out");
+  if (!file)
+    return complain(kFailed, "cannot write " + options.out + "; name another file by --out");
   fmt::print("{}\nwritten: {}\n", check::to_text(*outcome, *machine, device), options.out);
   return 0;
 }
@@ -80,10 +84,13 @@ int run(const Options& options) {
 
 int main(int argc, char** argv) try {
   Options options;
-  CLI::App app("Checks how the energy and power of one GPU can be read. Turns no knob.", "gpu_check");
+  CLI::App app("Checks how the energy and power of one GPU can be read. Turns no knob.",
+               "gpu_check");
   app.add_option("--host", options.host, "the machine: local:, sim:NAME")->capture_default_str();
   app.add_option("--gpu", options.gpu, "index, UUID or PCI address")->capture_default_str();
-  app.add_option("--load", options.load, "a program that makes the GPU busy as bench/gpu_check/load.h says");
+  app.add_option("--load", options.load,
+                 "a program that makes a GPU busy as bench/gpu_check/load.h says; the GPU's UUID "
+                 "is added");
   app.add_option("--budget", options.budget_s, "seconds that the check may take")
       ->capture_default_str()
       ->check(CLI::Range(15.0, 3600.0));

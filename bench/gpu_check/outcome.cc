@@ -72,8 +72,12 @@ Json json_of(const Series& s) {
   for (const auto& [name, values] : s.watts) {
     for (const double v : values) watts[name].push_back(number(v));
   }
-  return {{"locked_to", s.locked_to}, {"period_s", s.period_s}, {"duty", kDuty},
-          {"run_s", s.run_s},         {"start", s.start},       {"watts", std::move(watts)},
+  return {{"locked_to", s.locked_to},
+          {"period_s", s.period_s},
+          {"duty", kDuty},
+          {"run_s", s.run_s},
+          {"start", s.start},
+          {"watts", std::move(watts)},
           {"sensors", std::move(sensors)}};
 }
 
@@ -105,8 +109,8 @@ std::string microseconds(const Percentiles& p) {
 
 std::string words(const Coverage& c) {
   if (c.window <= 0) return fmt::format("{}: {}", to_string(c.verdict), c.why);
-  return fmt::format("{} ({:.0f} % of the time, 95 %: {:.0f} to {:.0f} %): {}", to_string(c.verdict),
-                     100 * c.window, 100 * c.low, 100 * c.high, c.why);
+  return fmt::format("{} ({:.0f} % of the time, 95 %: {:.0f} to {:.0f} %): {}",
+                     to_string(c.verdict), 100 * c.window, 100 * c.low, 100 * c.high, c.why);
 }
 
 }  // namespace
@@ -116,8 +120,10 @@ Json to_json(const Outcome& o, const Machine& machine, const Device& device) {
   if (machine.simulation) j["simulation"] = {{"scenario", machine.simulation->scenario}};
   Json facts = Json::object();
   for (const auto& [name, value] : device.info.facts) facts[name] = value;
-  j["device"] = {{"model", device.info.model}, {"id", device.info.id},
-                 {"index", device.info.index}, {"backend", device.info.backend},
+  j["device"] = {{"model", device.info.model},
+                 {"id", device.info.id},
+                 {"index", device.info.index},
+                 {"backend", device.info.backend},
                  {"facts", std::move(facts)}};
   j["length_s"] = o.length_s;
   j["latency"] = list(o.latency);

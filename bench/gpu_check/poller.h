@@ -12,8 +12,8 @@ class Poller {
  public:
   /// What one stretch of polling gave.
   struct Record {
-    std::vector<std::vector<Sample>> samples;   ///< Parallel to sensors().
-    std::vector<std::vector<double>> calls_s;   ///< How long they took; parallel to calls().
+    std::vector<std::vector<Sample>> samples;  ///< Parallel to sensors().
+    std::vector<std::vector<double>> calls_s;  ///< How long they took; parallel to calls().
   };
   /// One vendor call.
   struct Call {
@@ -28,7 +28,8 @@ class Poller {
   const std::vector<const Sensor*>& sensors() const noexcept { return sensors_; }
   const std::vector<Call>& calls() const noexcept { return calls_; }
 
-  /// Polls until `end`, about every millisecond or as fast as the calls allow, and adds to `record`.
+  /// Polls until `end`, about every millisecond or as fast as the calls allow, and adds to
+  /// `record`.
   void poll(Instant end, Record& record) const;
   Record poll(Instant end) const {
     Record record;
