@@ -95,7 +95,7 @@ void Follower::tick() {
   cpu_before_ = cpu;
   const Scenario& s = machine_.scenario();
   const auto update = [&](std::size_t device, const Power& power) {
-    if (!power.follow) return;
+    if (!power.follow || power.driven) return;
     const double load = std::min(1.0, busy / power.cores);
     if (std::abs(load - machine_.state().last(device).load) > 0.01) machine_.set_load(device, load);
   };

@@ -76,14 +76,14 @@ double Machine::limit_watts(std::size_t device) const noexcept { return state_.l
 void Machine::set_limit(std::size_t device, double watts) noexcept {
   const DeviceTruth t = truth(device);
   state_.append(
-      device, [&](Segment& s) { s.limit = watts; },
+      device, 0, [&](Segment& s) { s.limit = watts; },
       [&](const Segment& old, Ns end) { return t.joules(old.begin, end); });
 }
 
-void Machine::set_load(std::size_t device, double load) noexcept {
+void Machine::set_load(std::size_t device, double load, Ns begin) noexcept {
   const DeviceTruth t = truth(device);
   state_.append(
-      device, [&](Segment& s) { s.load = load; },
+      device, begin, [&](Segment& s) { s.load = load; },
       [&](const Segment& old, Ns end) { return t.joules(old.begin, end); });
 }
 

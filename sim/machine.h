@@ -48,7 +48,8 @@ class Machine {
   double load(std::size_t device, Ns t) const noexcept;
   double limit_watts(std::size_t device) const noexcept;
   void set_limit(std::size_t device, double watts) noexcept;
-  void set_load(std::size_t device, double load) noexcept;
+  /// From `begin` on, or as soon as may be where that is too near. Loads are set in order of time.
+  void set_load(std::size_t device, double load, Ns begin = 0) noexcept;
 
   /// Millijoules as the GPU's counter shows them at `t`.
   std::uint64_t gpu_counter(std::size_t gpu, const Counter& counter, Ns t) const noexcept;

@@ -182,7 +182,7 @@ Error syntax_error(const toml::parse_error& e, const std::string& source) {
 }  // namespace
 
 bool Scenario::follows() const {
-  const auto follow = [](const auto& d) { return d.power.follow; };
+  const auto follow = [](const auto& d) { return d.power.follow && !d.power.driven; };
   return std::any_of(gpus.begin(), gpus.end(), follow) ||
          std::any_of(zones.begin(), zones.end(), follow);
 }

@@ -17,7 +17,8 @@ namespace zeus::sim {
 /// True power of a device, before its limit.
 struct Power {
   Steps steps = Steps::constant(0);
-  bool follow = false;  ///< Follows the CPU use of the owner's process tree instead of `steps`.
+  bool follow = false;  ///< Follows a load instead of `steps`: CPU use of the owner's process tree,
+  bool driven = false;  ///< or what Machine::set_load() says and nobody else.
   double idle = 0, max = 0;
   double cores = 0;  ///< So many busy cores are full load.
 
@@ -103,7 +104,7 @@ struct Scenario {
   std::vector<Zone> zones;
   std::vector<Fault> faults;
 
-  bool follows() const;
+  bool follows() const;  ///< Some device follows the CPU use of the owner's process tree.
 };
 
 /// Reads a scenario. A key that is not known is an error that names it, its line and what is known.

@@ -308,8 +308,15 @@ void read_power(TableReader& owner, const fs::path& folder, Power& out) {
     r.read("cores", out.cores);
     if (!(out.cores > 0) || out.max < out.idle) r.say("max", "follow needs max >= idle, cores > 0");
     out.steps = Steps::constant(out.idle);
+  } else if (kind == "driven") {
+    out.follow = out.driven = true;
+    r.read("idle", out.idle);
+    r.read("max", out.max);
+    if (out.max < out.idle) r.say("max", "driven needs max >= idle");
+    out.steps = Steps::constant(out.idle);
   } else {
-    r.say("kind", "`kind` is \"constant\", \"square\", \"levels\", \"trace\" or \"follow\"");
+    r.say("kind",
+          "`kind` is \"constant\", \"square\", \"levels\", \"trace\", \"follow\" or \"driven\"");
   }
   if (!(out.lowest() >= 0 && out.highest() <= 1e6)) {
     r.say("watts", "power lies between 0 and a million watts");

@@ -139,9 +139,9 @@ TEST(Scenario, OfEachBuiltInNameIsRead) {
     EXPECT_TRUE(s) << s.error().detail;
     EXPECT_FALSE(s && s->description.empty()) << b.name;
   }
-  const std::vector<std::string> expected = {"a100x4", "constant", "epyc",       "grace-hopper",
-                                             "h100x8", "laptop",   "no-counter", "rtx3090",
-                                             "square", "xeon-2s"};
+  const std::vector<std::string> expected = {"a100x4",       "constant", "driven", "epyc",
+                                             "grace-hopper", "h100x8",   "laptop", "no-counter",
+                                             "rtx3090",      "square",   "xeon-2s"};
   EXPECT_EQ(names, expected);
 }
 

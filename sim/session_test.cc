@@ -289,6 +289,26 @@ energy = { update = "1ms" }
   EXPECT_NEAR(m.truth(0).joules(-kSecond, 0), 50, 1e-9);
 }
 
+TEST_F(SessionTest, IsDrivenToTheNanosecondAndAheadOfTime) {
+  const auto s = start(R"(
+[[gpu]]
+power = { kind = "driven", idle = 50, max = 250 }
+energy = { update = "1ms" }
+)");
+  const auto beside = join(s->folder());
+  Machine& driver = beside->machine();
+  const Ns begin = s->machine().state().now() + 10 * kSecond;
+  for (int i = 0; i < 10; ++i) driver.set_load(0, i % 2 == 0 ? 1 : 0.25, begin + i * kSecond);
+  burn(kSecond / 10);  // What follows processes must leave it alone.
+
+  const DeviceTruth truth = s->machine().truth(0);
+  EXPECT_FALSE(s->scenario().follows());
+  EXPECT_NEAR(truth.joules(begin - kSecond, begin), 50, 1e-9);
+  EXPECT_NEAR(truth.joules(begin, begin + 10 * kSecond), 5 * 250 + 5 * 100, 1e-9);
+  EXPECT_EQ(truth.piece(begin + kSecond).watts, 100);
+  EXPECT_EQ(truth.piece(begin + kSecond - 1).watts, 250);
+}
+
 TEST_F(SessionTest, KnowsModuleAndMemoryByWhatTheirSensorsMakeOfTheGpu) {
   const auto s = start(R"(
 [[gpu]]

@@ -5,6 +5,7 @@
 
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <filesystem>
@@ -58,14 +59,15 @@ class State {
   /// Whether the log has forgotten what held at `t`.
   bool too_old(std::size_t device, Ns t) const noexcept;
 
-  /// Publishes a segment that begins a little in the future. `change` turns the last segment into
-  /// the new one; `joules` says what the device uses from the last one's start to the new one's.
+  /// Publishes a segment that begins a little in the future, at `earliest` or after it, and never
+  /// before one that was published ahead. `change` turns the last segment into the new one;
+  /// `joules` says what the device uses from the last one's start to the new one's.
   template <class Change, class Joules>
-  void append(std::size_t d, Change&& change, Joules&& joules) noexcept {
+  void append(std::size_t d, Ns earliest, Change&& change, Joules&& joules) noexcept {
     const Lock lock(*this);
     Segment s = last(d);
     const Segment old = s;
-    s.begin = std::max(now() + kLead, old.begin + 1);
+    s.begin = std::max({now() + kLead, old.begin + 1, earliest});
     change(s);
     s.joules = old.joules + joules(old, s.begin);
     publish(d, s);

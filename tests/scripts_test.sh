@@ -31,7 +31,7 @@ prints() {
   [[ $out =~ $pattern ]] || fault "$*: says '$out'"
 }
 
-for script in setup demo test fuzz bare format tidy; do
+for script in setup demo test fuzz bare format tidy gpu-check; do
   refuses "^$script: unknown .*--nonsense; see scripts/$script --help" "scripts/$script" --nonsense
   prints "^Usage: scripts/$script " "scripts/$script" --help
 done
@@ -43,6 +43,7 @@ refuses '--epochs needs a number' scripts/demo --epochs
 refuses '--epochs needs a number' scripts/demo --epochs none
 refuses '--epochs needs a number' scripts/demo --epochs 0
 refuses '--sim needs the name' scripts/demo --sim
+refuses '--out needs a value' scripts/gpu-check --out
 refuses 'unknown option --nonsense' bash .ci/run --nonsense
 prints 'debootstrap' scripts/setup --list bare
 prints 'cmake.*clang-tidy' scripts/setup --list
