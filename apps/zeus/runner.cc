@@ -121,10 +121,10 @@ int Runner::run() {
   Machine machine;
   report_ = describe(globals_, options_.choice, machine);
   const bool all = witness_ != nullptr || timeline_.wanted();
-  meter_.emplace(std::move(machine),
-                 Meter::Options{options_.period,
-                                all ? Monitor::Follow::all : Monitor::Follow::power,
-                                options_.align ? Monitor::Align::tick : Monitor::Align::none});
+  meter_.emplace(
+      std::move(machine),
+      Meter::Options{options_.period, all ? Monitor::Follow::all : Monitor::Follow::power,
+                     options_.align ? Monitor::Align::tick : Monitor::Align::none});
   report_.problems = meter_->problems();
   report_.warmup = options_.warmup;
   if (witness_ != nullptr) witness_->opened(*meter_, report_);

@@ -748,8 +748,8 @@ TEST(Accuracy, AnyRecordGivesANumberWithItsUncertaintyOrARefusal) {
   std::mt19937 random(21);
   const auto below = [&random](std::uint64_t n) { return random() % n; };
   for (int i = 0; i < 20'000; ++i) {
-    SensorInfo info = below(2) == 0 ? test::counter(kGpu, below(3) == 0 ? 1'000'000 : 0)
-                                    : test::watts(kGpu);
+    SensorInfo info =
+        below(2) == 0 ? test::counter(kGpu, below(3) == 0 ? 1'000'000 : 0) : test::watts(kGpu);
     auto& p = info.profile;
     p.kind = static_cast<SensorKind>(below(7));
     p.update = Duration(below(5) == 0 ? 0 : below(300'000'000));
@@ -772,7 +772,8 @@ TEST(Accuracy, AnyRecordGivesANumberWithItsUncertaintyOrARefusal) {
     const double begin = t * static_cast<double>(below(100)) / 100;
     const double end = begin + (t - begin) * static_cast<double>(below(101)) / 100;
     const auto edge = [&](double at) {
-      return Edge{{instant(at), raw, below(40) == 0 ? Errc::lost : Errc::ok}, Duration(below(1000))};
+      return Edge{{instant(at), raw, below(40) == 0 ? Errc::lost : Errc::ok},
+                  Duration(below(1000))};
     };
     auto m = test::record_of(info, polls, edge(begin), edge(end));
     for (std::uint64_t n = below(40); n > 0; --n) {

@@ -65,6 +65,9 @@ std::string notes(const Estimate& e, Style style) {
   std::vector<const char*> words;
   for (unsigned bit = 0; bit < 32; ++bit) {
     const auto flag = static_cast<Flag>(1u << bit);
+    // The column of what is covered says it already.
+    const bool said = flag == Flag::coverage_unverified && std::isnan(e.coverage);
+    if (said && !style.verbose) continue;
     if (has(e.flags, flag) && (style.verbose || worth_a_word(flag))) words.push_back(explain(flag));
   }
   return fmt::format("{}", fmt::join(words, "; "));

@@ -160,8 +160,7 @@ template <class Io>
 void fields(Io& io, typename Io::template Of<Recording::Window> w) {
   // The subject is the recording's.
   auto& m = w.measurement;
-  io(m.name, m.wall, m.begin, m.end, m.self_cost, w.from, m.series, m.between, m.marks,
-     m.aligned);
+  io(m.name, m.wall, m.begin, m.end, m.self_cost, w.from, m.series, m.between, m.marks, m.aligned);
 }
 template <class Io>
 void fields(Io& io, typename Io::template Of<EndRecord> e) {
