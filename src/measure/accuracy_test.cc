@@ -726,6 +726,24 @@ TEST(Accuracy, T17RealTracesAreToldWithinTheirUncertainty) {
   f.expect_covered();
 }
 
+// Drivers have changed what one call returns: a profile that says running mean, a sensor that is
+// not.
+TEST(Accuracy, ASensorThatIsTooSharpForARunningMeanIsNotTreatedAsOne) {
+  Family f;
+  bursts({2, 0, 0}, SensorKind::running, sim::PowerSensor::Kind::boxcar, 0.1, 0.1, false, 0,
+         [&](double truth, double, Measurement m) {
+           auto subject = std::make_shared<Subject>(*m.subject);
+           subject->sensors[0].profile.window = duration(1.0);
+           m.subject = subject;
+           const Estimate e = estimate(m, kGpu);
+           EXPECT_TRUE(has(e.flags, Flag::profile_mismatch | Flag::coverage_unverified));
+           EXPECT_FALSE(has(e.flags, Flag::no_pad));
+           EXPECT_NEAR(e.value, truth, 0.1 * truth);
+           f.add(truth, from_power(View(m, 0)));
+         });
+  f.expect_covered();
+}
+
 // 5.7: the gain acts on the difference of two energies of one sensor, not on both.
 TEST(Accuracy, EnergyAboveIdleHasTheGainOfTheDifference) {
   Estimate e;

@@ -137,14 +137,15 @@ Pads padded(const View& v, const Publications& pub, const Range& range) {
 /// What a reading that follows the load late misses of a window, from its rise in it (5.3, 5.5): a
 /// running mean over W half of it, or W - L / 2 where the window is shorter; a first-order sensor
 /// its time constant.
-double lag_s(const SensorInfo& info, double length) {
+double lag_s(const SensorInfo& info, const Publications& pub, double length) {
   const double w = seconds(info.profile.window);
   if (info.profile.kind == SensorKind::exponential) return seconds(info.profile.tau);
-  if (w <= seconds(info.profile.update)) return 0;
+  if (w <= seconds(info.profile.update) || pub.sharp) return 0;
   return length >= w ? w / 2 : w - length / 2;
 }
 
-bool is_running(const SensorInfo& info) {
+bool is_running(const SensorInfo& info, const Publications& pub) {
+  if (pub.sharp) return false;
   return info.profile.kind == SensorKind::running ||
          (info.profile.kind == SensorKind::unknown && info.profile.window > info.profile.update);
 }
@@ -158,16 +159,20 @@ double lag_u(const SensorInfo& info, double rise, double lag) {
 }
 
 /// Power held from each poll to the next: for polls that do not tell one publication from the next.
-Estimate held(const View& v, const Passage& h, const Margin& margin) {
+Estimate held(const View& v, const Passage& h, const Publications& pub) {
   const SensorInfo& info = v.info;
+  const Margin margin(v);
   Estimate e{.method = "integrated"};
   const double in = static_cast<double>(h.from.raw) * info.scale;
   const double out = static_cast<double>(h.to.raw) * info.scale;
-  const double length = h.length(), lag = lag_s(info, length), t_u = v.update();
+  const double length = h.length(), lag = lag_s(info, pub, length), t_u = v.update();
   e.value =
       std::max(0.0, h.units() * 1e-6 * info.scale - margin.energy(in, out) + (out - in) * lag);
   e.budget.edges = std::sqrt(h.rough() / 12) * (t_u + length / h.stretches()) * info.scale;
-  e.budget.lag = lag_u(info, out - in, lag);
+  // Each change was seen late, by up to an update and a poll: over a window in which power rose or
+  // fell on the whole this does not cancel, and where in that time it came is not known.
+  const double late = t_u + length / h.stretches();
+  e.budget.lag = lag > 0 ? lag_u(info, out - in, lag) : std::abs(out - in) * late / std::sqrt(3.0);
   e.budget.timing = margin.uncertainty(in, out);
   const double p_max = info.profile.power_max_w;
   const double lost = std::max(0.0, seconds(v.series.end.sample.at() - h.to.at));
@@ -209,7 +214,7 @@ double level(const Publications& pub, double at) {
 Estimate lagging(const View& v, const Publications& pub, const Range& range, const char* method) {
   Estimate e = from_sum(full(v, pub, range), method, v.length());
   const double rise = level(pub, v.length()) - level(pub, 0);
-  const double lag = lag_s(v.info, v.length());
+  const double lag = lag_s(v.info, pub, v.length());
   e.value = std::max(0.0, e.value + rise * lag);
   e.budget.lag = lag_u(v.info, rise, lag);
   e.low = range.device_low * v.length();
@@ -233,13 +238,13 @@ Estimate from_publications(const View& v, const Publications& pub) {
     e = from_sum(full(v, pub, range), "bracketed", length);
     e.value = std::max(0.0, pads.joules);
     e.budget.edges = pads.u;
-    if (is_running(v.info)) {
+    if (is_running(v.info, pub)) {
       e.low = range.device_low * length;
       e.high = range.device_high * length;
     }
   } else if (kind == SensorKind::exponential) {
     e = lagging(v, pub, range, "exponential");
-  } else if (is_running(v.info)) {
+  } else if (is_running(v.info, pub)) {
     e = lagging(v, pub, range, "running_mean");
     e.flags = e.flags | Flag::no_pad;
   } else {
@@ -266,15 +271,16 @@ Estimate from_power(const View& v) noexcept {
   const Passage h(v);
   if (h.to.polls == h.from.polls || h.length() <= 0) return without("integrated", Refusal::lost);
   const Publications pub(v);
-  const SensorKind kind = info.profile.kind;
+  const bool running = info.profile.kind == SensorKind::running;
+  const SensorKind kind = running && pub.sharp ? SensorKind::unknown : info.profile.kind;
   const bool fits = pub.resolved && kind != SensorKind::unknown && kind != SensorKind::model &&
                     s.begin.sample.ok() && s.end.sample.ok();
-  Estimate e = fits ? from_publications(v, pub) : held(v, h, Margin(v));
-  if (!fits && is_running(info)) e.flags = e.flags | Flag::no_pad;
+  Estimate e = fits ? from_publications(v, pub) : held(v, h, pub);
+  if (!fits && is_running(info, pub)) e.flags = e.flags | Flag::no_pad;
   e.flags = e.flags | Flag::integrated;
   e.update_s = pub.period_s;
   if (e.refusal != Refusal::none) return e;
-  if (pub.mismatch) e.flags = e.flags | Flag::profile_mismatch;
+  if (pub.mismatch || (running && pub.sharp)) e.flags = e.flags | Flag::profile_mismatch;
   if (h.any(&Track::gaps)) e.flags = e.flags | Flag::gap;
   // The sensor died within the window: what it would have shown until the end is not known.
   if (!s.end.sample.ok() || !s.begin.sample.ok()) e.flags = e.flags | Flag::gap;
@@ -299,7 +305,7 @@ Estimate from_power(const View& v) noexcept {
       e.budget.edges = hidden.swing_w * pub.period_s / (4 * std::sqrt(3.0)) * std::sqrt(2.0);
     }
     if (!fits && pub.period_s > 0) e.coverage = pub.window_s / pub.period_s;
-  } else if (kind == SensorKind::unknown && !is_running(info)) {
+  } else if (kind == SensorKind::unknown && !is_running(info, pub)) {
     e.flags = e.flags | Flag::coverage_unverified;
   } else if (!fits) {
     e.coverage = 1;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "measure/kind.h"
+
 namespace zeus::estimators {
 namespace {
 
@@ -16,6 +18,17 @@ double poll_distance(std::span<const Sample> polls) {
 bool whole(const View& v, double period) {
   return !v.polls.empty() && v.place(v.polls.front().at()) <= period &&
          v.length() - v.place(v.polls.back().at()) <= period;
+}
+
+/// B2 of the specification. Real running means move up to half as much again from one reading to
+/// the next as an ideal one does: half the window is allowed for.
+bool too_sharp(const Publications& pub, const View& v) {
+  const SensorProfile& p = v.info.profile;
+  if (p.power_max_w <= 0) return false;
+  std::array<double, Publications::kMost> watts;
+  for (std::size_t i = 0; i < pub.count; ++i) watts[i] = pub.values[i].watts;
+  return rules_out_running_mean(std::span(watts).first(pub.count), Range(v).device(), pub.period_s,
+                                pub.window_s / 2);
 }
 
 }  // namespace
@@ -72,6 +85,7 @@ Publications::Publications(const View& v) noexcept {
   }
   if (best < kInfinity) put(index, watts, true);
   resolved = count > 0 && count < kMost;
+  sharp = resolved && missed == 0 && too_sharp(*this, v);
 }
 
 Range::Range(const View& v) noexcept {

@@ -20,6 +20,7 @@ struct Publications {
   /// the update period or closer, every poll of the window kept, the instants known.
   bool resolved = false;
   bool mismatch = false;   ///< The period is not that of the profile.
+  bool sharp = false;      ///< It changes faster than the running mean of its profile could.
   double period_s = 0;     ///< Told from the readings if it can be, else from the profile.
   double window_s = 0;     ///< Over which a reading is a mean; 0: none, or unknown.
   double instant_u_s = 0;  ///< Standard uncertainty of each instant.
