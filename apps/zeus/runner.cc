@@ -108,6 +108,16 @@ report::Run describe(const Globals& globals, const Choice& choice, Machine& mach
   return out;
 }
 
+namespace {
+
+/// An aligned window is told from the updates of power sensors: they are polled as often as that
+/// takes, unless somebody said how often.
+Duration aligned_period(const RunOptions& options) {
+  return options.align && options.period == RunOptions{}.period ? Duration{} : options.period;
+}
+
+}  // namespace
+
 Runner::Runner(const Globals& globals, const RunOptions& options, Witness* witness)
     : globals_(globals), options_(options), witness_(witness), timeline_(options.timeline) {
   if (!globals.output.empty()) {
@@ -123,7 +133,7 @@ int Runner::run() {
   const bool all = witness_ != nullptr || timeline_.wanted();
   meter_.emplace(
       std::move(machine),
-      Meter::Options{options_.period, all ? Monitor::Follow::all : Monitor::Follow::power,
+      Meter::Options{aligned_period(options_), all ? Monitor::Follow::all : Monitor::Follow::power,
                      options_.align ? Monitor::Align::tick : Monitor::Align::none});
   report_.problems = meter_->problems();
   report_.warmup = options_.warmup;

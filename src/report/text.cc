@@ -97,9 +97,6 @@ void add_rows(Table& table, const WindowResult& w, const DomainResult* parent, u
                  covered(e), to_string(e.quality), std::string(e.method),
                  style.verbose ? bounds(e) : "", model, notes(e, style)});
     }
-    if (style.verbose && d.reason.empty()) {
-      table.row({std::string(2 * std::size_t{depth} + 2, ' ') + "u", budget(e)});
-    }
     add_rows(table, w, &d, depth + 1, style);
   }
 }
@@ -262,6 +259,10 @@ std::string to_text(const WindowResult& w, Style style) {
     out += fmt::format("  energy-delay product  {:.4g} J s\n", w.edp_js());
   }
   if (w.domains.empty()) return out;
+  for (const DomainResult& d : w.domains) {
+    if (!style.verbose || !d.reason.empty()) continue;
+    out += fmt::format("  u of {}: {}\n", to_string(d.domain), budget(d.energy));
+  }
   if (starred) {
     out += "  ± is 2 standard uncertainties; * of an uncalibrated sensor, without its gain\n";
   } else {
