@@ -37,7 +37,9 @@ template <class F>
 void for_each_alias(double update_s, double load_s, F f) {
   const double ratio = load_s / update_s, first = std::max(1.0, std::ceil(ratio / 2));
   const double last = std::max(kFewestHarmonics, 2 * std::ceil(ratio));
-  for (double m = first; m <= std::min(last, first + kMostHarmonics); ++m) {
+  const auto count = static_cast<int>(std::min(last - first, kMostHarmonics));
+  for (int i = 0; i <= count; ++i) {
+    const double m = first + i;
     f(m, std::abs(m / load_s - std::round(m / ratio) / update_s));
   }
 }

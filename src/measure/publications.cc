@@ -74,7 +74,10 @@ Publications::Publications(const View& v) noexcept {
     const double off = std::abs(turns - k - 0.55);
     if (best < kInfinity && k > index) {
       put(index, watts, true);
-      for (double gap = index + 1; gap < k; ++gap) put(gap, watts, false);
+      const auto steps = static_cast<std::size_t>(k - index);
+      for (std::size_t i = 1; i < steps && count < kMost; ++i) {
+        put(index + static_cast<double>(i), watts, false);
+      }
       best = kInfinity;
     }
     if (best == kInfinity || off < best) {
