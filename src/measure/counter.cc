@@ -18,6 +18,7 @@ namespace {
 /// its own.
 struct EdgePower {
   double in = kNan, out = kNan, u_in = 0, u_out = 0;
+  bool told = false;  // What came before the window was seen.
 
   EdgePower(const View& v, double mean) : least_(0.9 * v.update()), update_(v.update()) {
     // Before the window.
@@ -28,6 +29,7 @@ struct EdgePower {
     }
     const bool known = !std::isnan(in);
     *this = EdgePower(in, u_in, least_, update_);
+    told = known;
     last_ = in;  // The neighbour of the first stretch in the window.
     to(v.info, v.series.begin.sample);
     for (const Sample& s : v.between) to(v.info, s);
@@ -73,6 +75,36 @@ struct EdgePower {
   double least_, update_, last_ = kNan, first_ = kNan, u_ = 0, first_own_ = 0, first_u_ = 0;
   std::size_t stretches_ = 0;
 };
+
+/// The powers at the edges where nobody read the counter before the window: as the power sensor
+/// beside it shows them, if it is quick enough. Else what came before may have been anything from
+/// nothing to twice the power in the window: a burst out of idle, or the end of one.
+void look_beside(EdgePower& power, const View* beside) {
+  const auto quick = [](const SensorProfile& p) {
+    return p.kind == SensorKind::instant || (p.kind == SensorKind::boxcar && p.window <= p.update);
+  };
+  const bool shown = beside != nullptr && quick(beside->info.profile) &&
+                     beside->series.begin.sample.ok() && beside->series.end.sample.ok();
+  if (!shown) {
+    power.u_in = std::hypot(power.u_in, power.in / std::sqrt(3.0));
+    return;
+  }
+  const auto watts = [&](const Sample& s) {
+    return static_cast<double>(s.raw()) * beside->info.scale;
+  };
+  // A reading may be an update old: how far it is from the one before tells what that can mean.
+  const auto unsure = [&](const Sample& edge, std::span<const Sample> before) {
+    for (auto i = before.rbegin(); i != before.rend(); ++i) {
+      if (i->ok()) return std::abs(watts(edge) - watts(*i)) / std::sqrt(3.0);
+    }
+    return watts(edge) / std::sqrt(3.0);
+  };
+  const auto earlier = beside->polls.first(beside->series.earlier);
+  power.in = watts(beside->series.begin.sample);
+  power.out = watts(beside->series.end.sample);
+  power.u_in = unsure(beside->series.begin.sample, earlier);
+  power.u_out = unsure(beside->series.end.sample, beside->between);
+}
 
 /// How long before `edge` a counter published what was read there: seen by polls that lie closer
 /// together than its updates. Nothing where they do not.
@@ -185,7 +217,8 @@ Estimate from_counter(const View& v, const View* beside) noexcept {
     return unmoved(info, length, t_u);
   }
 
-  const EdgePower power(v, length > 0 ? joules / length : 0);
+  EdgePower power(v, length > 0 ? joules / length : 0);
+  if (!power.told) look_beside(power, beside);
   const Margin margin(v);
   const double slack0 = seconds(s.begin.slack), slack1 = seconds(s.end.slack);
   Estimate e{.method = "counter"};
