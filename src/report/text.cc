@@ -17,10 +17,8 @@ using enum Table::Align;
 
 std::string watts(double w) { return std::isfinite(w) ? fmt::format("{:.1f} W", w) : ""; }
 
-/// Twice the standard uncertainty, of the value where the gain is known, else of comparisons.
-double expanded(const Estimate& e) {
-  return 2 * (has(e.flags, Flag::gain_unknown) ? e.u_cmp : e.u_abs);
-}
+/// Twice the standard uncertainty of the value, with the gain of all sensors of which it is known.
+double expanded(const Estimate& e) { return 2 * e.u_abs; }
 
 std::string energy(const Estimate& e) {
   const double u = expanded(e);
