@@ -792,6 +792,23 @@ TEST(Accuracy, EnergyAboveIdleHasTheGainOfTheDifference) {
   EXPECT_TRUE(std::isnan(above_idle(without("none", Refusal::lost), 60, 1, 10, 0).value));
 }
 
+// 5.9: what NTP leaves, 1 to 10 ms, is 0.24 to 2.4 J at an edge of 240 W.
+TEST(Accuracy, AnotherClockCostsTheStepsOfPowerTimesItsOffset) {
+  Estimate e;
+  e.value = 3000;
+  e.low = 2990;
+  e.high = 3010;
+  combine(e);
+  for (const double offset : {0.001, 0.010}) {
+    const Estimate one = across_clocks(e, 240, 0, offset),
+                   both = across_clocks(e, 240, -240, offset);
+    EXPECT_NEAR(one.u_cmp, 240 * offset, 1e-12);
+    EXPECT_NEAR(both.u_cmp, std::sqrt(2.0) * 240 * offset, 1e-12);
+    EXPECT_NEAR(both.high - e.high, 6 * 240 * offset, 1e-9);
+    EXPECT_EQ(both.quality, Quality::a);
+  }
+}
+
 // Whatever a record holds, the answer is a number with an uncertainty or a refusal with a reason.
 TEST(Accuracy, AnyRecordGivesANumberWithItsUncertaintyOrARefusal) {
   std::mt19937 random(21);

@@ -152,6 +152,19 @@ Estimate above_idle(const Estimate& e, double idle_w, double u_idle_w, double le
   return out;
 }
 
+Estimate across_clocks(const Estimate& e, double step_begin_w, double step_end_w,
+                       double u_offset_s) noexcept {
+  Estimate out = e;
+  const double begin = std::abs(step_begin_w) * u_offset_s, end = std::abs(step_end_w) * u_offset_s;
+  out.low = std::max(0.0, out.low - 3 * (begin + end));
+  out.high += 3 * (begin + end);
+  if (std::isnan(e.value)) return out;
+  out.budget.timing = std::hypot(e.budget.timing, begin, end);
+  estimators::combine(out);
+  estimators::grade(out);
+  return out;
+}
+
 std::array<double, 2> Estimate::interval() const noexcept {
   const double common = 2 * std::hypot(budget.gain, budget.offset);
   return {std::max(value - 2 * u_abs, low - common), std::min(value + 2 * u_abs, high + common)};
