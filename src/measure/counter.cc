@@ -196,7 +196,7 @@ void cover(Estimate& e, const View& v, const View* beside) {
     }
     return;
   }
-  const Hidden hidden = hidden_load(*beside, p.coverage);
+  const Hidden hidden = hidden_load(*beside, Publications(*beside), p.coverage);
   // It may well see all: what a blind sensor could miss at worst is no estimate of its error.
   if (p.coverage || !hidden.guessed) e.budget.coverage = hidden.u_j;
   e.flags = e.flags | (p.coverage ? hidden.flags : hidden.flags & Flag::aliased);

@@ -126,8 +126,8 @@ Seen seen_between_marks(const View& v, double period) {
 
 }  // namespace
 
-Hidden hidden_load(const View& v, std::optional<double> coverage) noexcept {
-  const Publications pub(v);
+Hidden hidden_load(const View& v, const Publications& pub,
+                   std::optional<double> coverage) noexcept {
   const SensorProfile& p = v.info.profile;
   const double t_u = pub.period_s, length = v.length();
   if (t_u <= 0 || length <= 0) return {.flags = Flag::coverage_unverified};

@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include "measure/publications.h"
 #include "measure/view.h"
 
 namespace zeus::estimators {
@@ -15,8 +16,9 @@ struct Hidden {
   Estimate::Alias alias{};
 };
 
-/// The same for the window of `power`, whose readings tell how rough the load is. `coverage` is the
-/// share of the time that is looked at; none: that of the power sensor itself.
-Hidden hidden_load(const View& power, std::optional<double> coverage = std::nullopt) noexcept;
+/// The same for the window of `power`, whose publications `pub` tell how rough the load is.
+/// `coverage` is the share of the time that is looked at; none: that of the power sensor itself.
+Hidden hidden_load(const View& power, const Publications& pub,
+                   std::optional<double> coverage = std::nullopt) noexcept;
 
 }  // namespace zeus::estimators

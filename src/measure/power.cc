@@ -296,7 +296,7 @@ Estimate from_power(const View& v) noexcept {
       kind == SensorKind::instant ||
       (kind == SensorKind::boxcar && pub.window_s > 0 && pub.window_s < 0.95 * pub.period_s);
   if (partly) {
-    const Hidden hidden = hidden_load(v);
+    const Hidden hidden = hidden_load(v, pub);
     e.budget.coverage = hidden.u_j;
     e.flags = e.flags | hidden.flags;
     e.alias = hidden.alias;
