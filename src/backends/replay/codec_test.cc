@@ -13,6 +13,7 @@
 #include "backends/replay/fields.h"
 #include "backends/replay/samples.h"
 #include "backends/replay/series.h"
+#include "support/data.h"
 
 namespace zeus::replay {
 namespace {
@@ -253,9 +254,9 @@ std::vector<std::vector<Column>> blocks_of_trace(const fs::path& path) {
 }
 
 TEST(Columns, OfRecordedTracesTakeLessThanFourBytesASample) {
-  const char* data = std::getenv("ZEUS_DATA");
-  const fs::path folder = data != nullptr ? fs::path(data) / "sensor-traces" : fs::path();
-  if (!fs::is_directory(folder)) GTEST_SKIP() << "1 not run: no data (ZEUS_DATA)";
+  const auto data = test::data();
+  if (!data) GTEST_SKIP() << "not run: no data";
+  const fs::path folder = *data / "sensor-traces";
   std::size_t traces = 0;
   for (const auto& trace : fs::directory_iterator(folder)) {
     const fs::path file = trace.path() / "sensor.csv";
