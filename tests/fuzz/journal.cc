@@ -1,4 +1,5 @@
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -17,18 +18,18 @@ using namespace zeus;  // NOLINT(google-build-using-namespace)
 using fuzz::require;
 
 struct Dial final : Knob {
-  Result<double> get() override { return value; }
-  Status set(double to) override {
+  Result<Setting> get() override { return value; }
+  Status set(Setting to) override {
     value = to;
     ++turns;
     return ok();
   }
-  double value = 300;
+  Setting value = 300;
   int turns = 0;
 };
 
-/// The number of a journal that is whole and of our knob.
-std::optional<double> former(std::string_view text) {
+/// The setting of a journal that is whole, of our knob, and of no boot in particular.
+std::optional<Setting> former(std::string_view text) {
   std::vector<std::string> lines(1);
   for (const char c : text.substr(0, 4096)) {
     if (c != '\n') {
@@ -37,13 +38,18 @@ std::optional<double> former(std::string_view text) {
       lines.emplace_back();
     }
   }
-  if (lines.size() < 5 || lines[0] != "gpu-0" || lines[1] != "power_limit" || lines[3] != "end") {
+  if (lines.size() < 8 || !lines[0].empty() || lines[1] != "gpu-0" || lines[2] != "power_limit" ||
+      lines[6] != "end") {
     return std::nullopt;
   }
-  double value = 0;
-  const char* const end = lines[2].data() + lines[2].size();
-  const auto [stop, ec] = std::from_chars(lines[2].data(), end, value);
-  return ec == std::errc{} && stop == end ? std::optional(value) : std::nullopt;
+  double values[2];
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::string& line = lines[4 + i];
+    const char* const end = line.data() + line.size();
+    const auto [stop, ec] = std::from_chars(line.data(), end, values[i]);
+    if (ec != std::errc{} || stop != end || !std::isfinite(values[i])) return std::nullopt;
+  }
+  return Setting(values[0], values[1]);
 }
 
 }  // namespace
@@ -53,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const auto text = fuzz::text_of(data, size);
   const std::filesystem::path file = tree.root() / "gpu-0+power_limit.lease";
   const auto expected = former(text);
-  const bool fits = expected && ((*expected >= 100 && *expected <= 400) || *expected == 500);
+  const bool fits = expected && expected->low == expected->high &&
+                    ((expected->low >= 100 && expected->low <= 400) || expected->low == 500);
 
   Dial dial;
   Machine machine;
@@ -76,9 +83,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   {
     const auto lease = Lease::take(machine, "gpu-0", "power_limit", 200, tree.root());
     require(lease && dial.value == 200);
-    require(lease->former() == (fits ? *expected : 300));
+    require(lease->former() == (fits ? *expected : Setting(300)));
   }
-  require(dial.value == (fits ? *expected : 300));
+  require(dial.value == (fits ? *expected : Setting(300)));
   require(!std::filesystem::exists(file));
   return 0;
 }

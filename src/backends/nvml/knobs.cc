@@ -1,8 +1,8 @@
 #include "backends/nvml/knobs.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cmath>
+#include <mutex>
 #include <utility>
 #include <vector>
 
@@ -52,14 +52,14 @@ class Plain final : public GpuKnob {
   Plain(const SessionPtr& session, unsigned index, const std::string& subject, const Calls& calls)
       : GpuKnob(session, index, subject), calls_(calls) {}
 
-  Result<double> get() override {
+  Result<Setting> get() override {
     const auto raw = get_raw();
     if (!raw) return raw.error();
-    return *raw * calls_.scale;
+    return Setting(*raw * calls_.scale);
   }
 
-  Status set(double value) override {
-    const auto raw = static_cast<unsigned>(std::lround(value / calls_.scale));
+  Status set(Setting setting) override {
+    const auto raw = static_cast<unsigned>(std::lround(setting.low / calls_.scale));
     auto done = call(calls_.set_name, [&](abi::Device d) { return (api().*calls_.set)(d, raw); });
     if (!done) return done;
     const auto now = get_raw();
@@ -99,21 +99,29 @@ class ClockLock final : public GpuKnob {
             const Calls& calls)
       : GpuKnob(session, index, subject), calls_(calls) {}
 
-  Result<double> get() override { return locked_.load(); }
+  Result<Setting> get() override {
+    const std::lock_guard lock(mutex_);
+    return locked_;
+  }
 
-  Status set(double hertz) override {
-    const auto mhz = static_cast<unsigned>(std::lround(hertz * 1e-6));
-    auto done = mhz == 0 ? call(calls_.unlock_name,
-                                [&](abi::Device d) { return (api().*calls_.unlock)(d); })
-                         : call(calls_.lock_name,
-                                [&](abi::Device d) { return (api().*calls_.lock)(d, mhz, mhz); });
-    if (done) locked_ = mhz * 1e6;
+  Status set(Setting hertz) override {
+    const auto mhz = [](double f) { return static_cast<unsigned>(std::lround(f * 1e-6)); };
+    const unsigned low = mhz(hertz.low), high = mhz(hertz.high);
+    auto done = high == 0 ? call(calls_.unlock_name,
+                                 [&](abi::Device d) { return (api().*calls_.unlock)(d); })
+                          : call(calls_.lock_name,
+                                 [&](abi::Device d) { return (api().*calls_.lock)(d, low, high); });
+    if (done) {
+      const std::lock_guard lock(mutex_);
+      locked_ = {low * 1e6, high * 1e6};
+    }
     return done;
   }
 
  private:
   Calls calls_;
-  std::atomic<double> locked_{0};
+  std::mutex mutex_;
+  Setting locked_;
 };
 
 /// A list of clocks in MHz, of which NVML first says the length.
@@ -183,7 +191,7 @@ void add_knobs(const SessionPtr& session, unsigned index, const LimitRange& limi
                               const ClockLock::Calls& calls) {
       if (mhz.empty() || !(api.*calls.lock) || !(api.*calls.unlock)) return;
       const auto [low, high] = std::minmax_element(mhz.begin(), mhz.end());
-      add({name, Quantity::clock, *low * 1e6, *high * 1e6, 0},
+      add({name, Quantity::clock, *low * 1e6, *high * 1e6, 0, nullptr, true},
           std::make_shared<ClockLock>(session, index, gpu, calls));
     };
     if (top != 0) add_lock("sm_clock", sm, ClockLock::kSm);

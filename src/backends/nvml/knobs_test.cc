@@ -26,7 +26,7 @@ energy = {}
 )";
 
 struct NvmlKnobs : testing::Test {
-  Result<Lease> take(std::string_view name, double value) {
+  Result<Lease> take(std::string_view name, Setting value) {
     return Lease::take(machine, machine.devices[1].info.id, name, value, journal.root());
   }
   Simulated sim{kTwo};
@@ -53,7 +53,7 @@ TEST_F(NvmlKnobs, SetAPowerLimitUnderALeaseAndRestoreIt) {
   {
     auto lease = take("power_limit", 412.5);
     ASSERT_TRUE(lease);
-    EXPECT_DOUBLE_EQ(lease->former(), 650);
+    EXPECT_EQ(lease->former(), 650);
     EXPECT_DOUBLE_EQ(sim.session().machine().limit_watts(1), 412.5);
     EXPECT_DOUBLE_EQ(sim.session().machine().limit_watts(0), 650);
   }
@@ -70,6 +70,12 @@ TEST_F(NvmlKnobs, LockClocksAndUnlockThemAgain) {
     EXPECT_TRUE(lease->turn(0));
     EXPECT_EQ(state.sm_lock.load(), 0u);
     EXPECT_TRUE(lease->turn(1500e6));
+  }
+  EXPECT_EQ(state.sm_lock.load(), 0u);
+  {
+    auto range = take("sm_clock", {600e6, 1800e6});
+    ASSERT_TRUE(range);
+    EXPECT_EQ(state.sm_lock.load(), std::uint64_t{600} << 32 | 1800);
   }
   EXPECT_EQ(state.sm_lock.load(), 0u);
   auto memory = take("memory_clock", 1593e6);
