@@ -1,0 +1,6 @@
+// The parts of Asio and Beast that need compiling only once.
+#include <utility>
+
+#include <boost/asio/impl/src.hpp>
+#include <boost/asio/ssl/impl/src.hpp>
+#include <boost/beast/src.hpp>
