@@ -3,6 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <set>
 #include <sstream>
 
 #include "report/run.h"
@@ -289,6 +292,17 @@ TEST(NodeMetrics, OnlyCallCountersWhatNeverFalls) {
       }
     }
   }
+}
+
+TEST(NodeMetrics, AreThoseOfTheReferencePage) {
+  std::ifstream page(std::filesystem::path(__FILE__).parent_path() /
+                     "../../docs/reference/metrics.md");
+  std::set<std::string> explained, made;
+  for (std::string line; std::getline(page, line);) {
+    if (line.starts_with("| `zeus")) explained.insert(line.substr(3, line.find('`', 3) - 3));
+  }
+  for (const MetricFamily& metric : node_metrics(everything())) made.insert(metric.name);
+  EXPECT_EQ(made, explained);
 }
 
 TEST(NodeMetrics, AreNamedByUnitAndExplained) {
