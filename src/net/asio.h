@@ -7,4 +7,5 @@
 #include <boost/asio.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/status.hpp>
 // clang-format on
