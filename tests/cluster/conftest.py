@@ -55,12 +55,16 @@ def wait_for(what: str, condition, seconds: float = 30):
 
 
 class Cluster:
-    def __init__(self, network: Network, folder: pathlib.Path, zeusd: pathlib.Path, prometheus: str):
+    def __init__(self, network: Network, folder: pathlib.Path, zeusd: pathlib.Path):
         self.network, self.folder, self.zeusd = network, folder, zeusd
-        self.daemons = [self.start(n) for n in range(len(WATTS))]
+        self.daemons, self.prometheus = [], None
+
+    def start_all(self, prometheus: str):
+        for n in range(len(WATTS)):
+            self.daemons.append(self.start(n))
         for n in range(len(WATTS)):
             self.wait_until_up(n)
-        config = folder / "prometheus.yml"
+        config = self.folder / "prometheus.yml"
         config.write_text(
             PROMETHEUS.format(
                 scrape=int(SCRAPE_S),
@@ -69,14 +73,14 @@ class Cluster:
             )
         )
         self.prometheus = Program(
-            network.argv(
-                network.hub,
+            self.network.argv(
+                self.network.hub,
                 prometheus,
                 f"--config.file={config}",
-                f"--storage.tsdb.path={folder / 'tsdb'}",
+                f"--storage.tsdb.path={self.folder / 'tsdb'}",
                 "--web.listen-address=10.77.0.1:9090",
             ),
-            folder / "prometheus.log",
+            self.folder / "prometheus.log",
         )
 
     def instance(self, n: int) -> str:
@@ -144,7 +148,7 @@ class Cluster:
         return [(t, float(v)) for t, v in only["values"]]
 
     def close(self):
-        for program in [self.prometheus, *self.daemons] if hasattr(self, "prometheus") else self.daemons:
+        for program in filter(None, [self.prometheus, *self.daemons]):
             program.stop()
 
 
@@ -160,11 +164,10 @@ def cluster(tmp_path_factory):
         network = Network(len(WATTS))
     except Refused as why:
         pytest.skip(f"no network namespaces here: {why}")
-    made = None
+    made = Cluster(network, tmp_path_factory.mktemp("cluster"), zeusd)
     try:
-        made = Cluster(network, tmp_path_factory.mktemp("cluster"), zeusd, prometheus)
+        made.start_all(prometheus)
         yield made
     finally:
-        if made is not None:
-            made.close()
+        made.close()
         network.close()

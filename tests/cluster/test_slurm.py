@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import shutil
+import stat
 import subprocess
 
 import pytest
@@ -46,7 +47,7 @@ power = { kind = "constant", watts = 50 }
 
 SLURM_CONF = """
 ClusterName=zeus
-SlurmctldHost=node1(127.0.0.1)
+SlurmctldHost={host}(127.0.0.1)
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -62,6 +63,8 @@ ProctrackType=proctrack/linuxproc
 TaskPlugin=task/none
 SelectType=select/cons_tres
 MpiDefault=none
+MailProg=/bin/true
+SlurmdParameters=config_overrides
 ReturnToService=2
 KillWait=2
 SchedulerParameters=sched_interval=1,sched_min_interval=0
@@ -87,13 +90,15 @@ class Slurm:
             "SLURM_CONF": str(folder / "slurm.conf"),
             "TMPDIR": str(folder),
         }
+
+    def start_all(self):
         self.session = self.start_machine()
         self.zeusd = self.start_zeusd()
         self.write_configuration()
         self.start_munge()
         for name, *options in (("slurmctld", "-D", "-i"), ("slurmd", "-D", "-N", "node1")):
             self.start(name, name, *options)
-        wait_for("the node", lambda: "State=IDLE" in self.ask("scontrol", "show", "node", "node1"))
+        self.wait_until_idle()
 
     def start(self, name: str, *argv) -> Program:
         program = Program(
@@ -134,22 +139,22 @@ class Slurm:
         return subprocess.run(curl, capture_output=True).returncode == 0
 
     def write_configuration(self):
-        for name in ("gpu0", "gpu1"):
-            (self.folder / name).touch()
+        for name in ("gpu0", "gpu1"):  # Devices, as Slurm wants to see them: what /dev/null is.
+            os.mknod(self.folder / name, stat.S_IFCHR | 0o666, os.makedev(1, 3))
         (self.folder / "gres.conf").write_text(f"Name=gpu File={self.folder}/gpu[0-1]\n")
         host = os.uname().nodename.partition(".")[0]
         (self.folder / "slurm.conf").write_text(SLURM_CONF.format(folder=self.folder, host=host))
         (self.folder / "cgroup.conf").write_text("")
         for name in ("state", "spool"):
             (self.folder / name).mkdir()
-        for name, more in (("prolog.sh", ""), ("epilog.sh", "--comment")):
+        for name in ("prolog.sh", "epilog.sh"):
             text = (SLURM / name).read_text()
             for old, new in (
                 ("/usr/libexec/zeus/zeus-job-energy", str(SLURM / "zeus-job-energy")),
                 (
                     " 2>&1 | logger",
                     f" --socket {self.folder}/zeusd.sock --state {self.folder}/records"
-                    f" --log {self.folder}/jobs.jsonl {more} >>{self.folder}/scripts.log 2>&1; : logger",
+                    f" --log {self.folder}/jobs.jsonl >>{self.folder}/scripts.log 2>&1; : logger",
                 ),
             ):
                 assert old in text
@@ -167,6 +172,12 @@ class Slurm:
             f"--log-file={self.folder}/munge.log", f"--seed-file={self.folder}/munge.seed",
         )  # fmt: skip
         wait_for("munged", (self.folder / "munge.sock").exists)
+
+    def wait_until_idle(self):
+        try:
+            wait_for("the node", lambda: "State=IDLE " in self.ask("scontrol", "show", "node", "node1"), 60)
+        except AssertionError as error:
+            raise AssertionError(f"{error}\n{self.logs()}") from None
 
     def ask(self, *argv) -> str:
         done = subprocess.run(
@@ -225,13 +236,12 @@ def slurm(tmp_path_factory):
         network = Network(0)
     except Refused as why:
         pytest.skip(f"no network namespaces here: {why}")
-    made = None
+    made = Slurm(tmp_path_factory.mktemp("slurm"), network, build)
     try:
-        made = Slurm(tmp_path_factory.mktemp("slurm"), network, build)
+        made.start_all()
         yield made
     finally:
-        if made is not None:
-            made.close()
+        made.close()
         network.close()
 
 
@@ -241,7 +251,7 @@ def check_gpu(charge: dict, seconds: float):
     assert charge["shared"] is False
 
 
-# field failure 108: each job is charged its own GPUs, and the parts are the whole.
+# Each job is charged its own GPUs, and no other.
 def test_two_jobs_on_one_node_are_charged_their_own_gpus(slurm):
     first, second = slurm.submit("sleep 4"), slurm.submit("sleep 3")
     lines = [slurm.charged(first), slurm.charged(second)]
@@ -264,8 +274,6 @@ def test_a_job_alone_has_the_processor_to_itself(slurm):
     for charge in line["gpus"]:
         check_gpu(charge, line["seconds"])
     assert line["gpu_joules"] == pytest.approx(sum(g["joules"] for g in line["gpus"]), abs=1e-6)
-    comment = wait_for("its comment", lambda: "AdminComment" in (shown := slurm.ask("scontrol", "show", "job", job)) and shown)
-    assert f"gpu_energy={line['gpu_joules']:.1f}J" in comment
 
 
 def test_a_job_without_gpus_is_charged_none(slurm):
@@ -298,5 +306,5 @@ def test_without_the_daemon_nothing_is_known_and_the_job_runs(slurm):
     line = slurm.charged(job)
     slurm.zeusd = slurm.start_zeusd()
     assert line["gpu_joules"] is None and "zeusd did not answer" in line["why"]
-    assert "IDLE" in wait_for("the node", lambda: "State=IDLE" in (s := slurm.ask("scontrol", "show", "node", "node1")) and s)
+    slurm.wait_until_idle()
     assert not list((slurm.folder / "records").glob("*.json")), "no record outlives its job"
