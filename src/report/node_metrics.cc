@@ -162,7 +162,7 @@ void add_daemon(std::vector<MetricFamily>& out, const NodeMetrics& node) {
   out.push_back(build.take());
   one("zeusd_start_time_seconds", Type::gauge, "When the daemon began, since 1970.",
       node.start_time_s);
-  one("zeusd_ready", Type::gauge, "1 if /readyz says so.",
+  one("zeusd_ready", Type::gauge, "1 if /healthz says so.",
       node.ready ? std::optional(*node.ready ? 1.0 : 0.0) : std::nullopt);
   one("zeusd_leases", Type::gauge, "Leases held now.", node.leases);
   one("zeusd_leases_restored_total", Type::counter,

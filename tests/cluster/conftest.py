@@ -101,7 +101,6 @@ class Cluster:
                 f"--host=sim:{machine}",
                 "--allow-simulated",
                 "--enable=gpu-read,cpu-read",
-                f"--state-dir={home / 'state'}",
             ),
             home / "zeusd.log",
             env={**os.environ, "TMPDIR": str(home)},

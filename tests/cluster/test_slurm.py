@@ -128,7 +128,6 @@ class Slurm:
             f"--host=sim:{self.session}",
             "--allow-simulated",
             "--enable=gpu-read,cpu-read",
-            f"--state-dir={self.folder / 'zeusd'}",
         )
         wait_for("zeusd", lambda: self.discovers(program))
         return program
