@@ -114,7 +114,7 @@ void add_health(std::vector<MetricFamily>& out, const NodeMetrics& node) {
   Series can("zeus_sensor_supported", Type::gauge,
              "1 if the domain has a sensor of the quantity, whether it answers now or not.");
   Series errors("zeus_reading_errors_total", Type::counter, "Readings that failed, by reason.");
-  Series resets("zeus_counter_resets_total", Type::counter,
+  Series resets("zeus_energy_resets_total", Type::counter,
                 "How often the hardware's counter was seen to start again.");
   for (const auto& d : node.domains) {
     const Labels labels = of_domain(node, d);
