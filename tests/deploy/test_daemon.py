@@ -117,3 +117,42 @@ def test_its_probes_answer(daemon):
 def test_its_socket_is_closed_to_others(daemon):
     _, _, folder = daemon
     assert (folder / "zeusd.sock").stat().st_mode & 0o777 == 0o660
+
+
+def allowed_calls() -> set[str]:
+    """The system calls that the unit's filter lets through, its sets resolved by systemd."""
+
+    def members(name: str) -> set[str]:
+        lines = run(tool("systemd-analyze"), "syscall-filter", "--no-pager", name).stdout.split("\n")
+        words = {line.strip() for line in lines if line.strip() and not line.strip().startswith("#")}
+        words.discard(name)
+        return {c for w in words for c in (members(w) if w.startswith("@") else {w})}
+
+    calls: set[str] = set()
+    for line in re.findall(r"^SystemCallFilter=(.*)$", UNIT, re.M):
+        named = {c for word in line.lstrip("~").split() for c in members(word)}
+        calls = calls - named if line.startswith("~") else calls | named
+    return calls
+
+
+def test_the_filter_of_the_unit_holds_back_nothing_that_it_calls(zeusd, tmp_path):
+    trace, path = tmp_path / "trace", tmp_path / "zeusd.sock"
+    manager = Manager(tmp_path)
+    process = subprocess.Popen(
+        [tool("strace"), "-f", "-qq", "-o", trace, zeusd, "serve", "--enable=gpu-read",
+         f"--socket-path={path}", "--mode=uds,tcp", "--tcp-bind-address=127.0.0.1:0",
+         f"--journal={tmp_path / 'journal'}"],
+        env={**os.environ, "NOTIFY_SOCKET": str(manager.path)},
+        start_new_session=True,
+    )  # fmt: skip
+    try:
+        assert manager.hears("READY=1")
+        for target in ("/discover", "/metrics", "/gpu/get_power", "/healthz"):
+            assert get(tmp_path, target)[0] == 200
+    finally:
+        os.killpg(process.pid, signal.SIGTERM)
+        process.wait(20)
+    called = set(re.findall(r"^\d+ +(\w+)\(", trace.read_text(), re.M))
+    assert {"socket", "sendto", "openat"} <= called
+    # Those that systemd itself makes before the filter, and the linker.
+    assert called - allowed_calls() <= {"execve", "arch_prctl"}
