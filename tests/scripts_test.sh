@@ -48,7 +48,7 @@ refuses 'unknown option --nonsense' bash .ci/run --nonsense
 prints 'debootstrap' scripts/setup --list bare
 prints 'cmake.*clang-tidy' scripts/setup --list
 
-duplicates=$(scripts/setup --list build test fuzz bare | sort | uniq -d)
+duplicates=$(scripts/setup --list build test deploy fuzz bare | sort | uniq -d)
 [[ -z $duplicates ]] || fault "scripts/packages lists twice: $duplicates"
 
 ((faults == 0)) || exit 1
