@@ -128,6 +128,8 @@ def test_a_taken_port_is_an_error(serve, which, zeus, tmp_path):
         ["--nonsense"],
         ["--gpu-power-poll-hz", "fast"],
         ["--gpu-power-poll-hz", "-1"],
+        ["--num-workers", "0"],
+        ["--socket-permissions", "rw"],
         ["--tcp-bind-address", "nowhere", "--mode", "tcp"],
         ["--signing-key-path", "/nonexistent/key"],
     ],
@@ -151,3 +153,13 @@ def test_a_rate_of_zero_is_one(serve):
         begin = time.monotonic()
         assert s.event()["power_mw"] == 150_000
         assert time.monotonic() - begin < 5
+
+
+def test_a_rate_above_a_million(serve, which, zeus, tmp_path):
+    rate = ["--gpu-power-poll-hz", "2000000"]
+    if daemons.EXPECTED["a rate above a million is refused"][which]:
+        where = ["--mode", "uds", "--socket-path", str(tmp_path / "s")]
+        assert daemons.ended(which, zeus, tmp_path / "d", *where, *rate)[0] != 0
+        return
+    with stream(serve(*rate), "/gpu/stream_power?gpu_ids=0") as s:
+        assert s.chunk() == b""  # The end of the stream, at once.

@@ -38,6 +38,9 @@ class Stream:
         assert self._file.read(2) == b"\r\n"
         return data
 
+    def lines(self, count: int) -> bytes:
+        return b"".join(self._file.readline() for _ in range(count))
+
     def event(self) -> dict:
         """The next event; comments, which a daemon may send, are passed over."""
         while (data := self.chunk()).startswith(b":"):
@@ -76,6 +79,16 @@ def test_the_first_chunk_is_one_whole_event(daemon):
         with stream(daemon, target) as s:
             s.deadline(2)  # Of the protocol's own test.
             assert re.fullmatch(event, s.chunk())
+
+
+def test_a_stream_over_http_1_0(daemon):
+    with contextlib.closing(Stream(daemon, "/gpu/stream_power?gpu_ids=0", "HTTP/1.0")) as s:
+        assert s.status == b"200" and s.headers["content-type"] == "text/event-stream"
+        if daemon.expected("a stream over HTTP/1.0 comes in chunks"):
+            assert re.fullmatch(GPU_EVENT, s.chunk())
+        else:
+            assert "transfer-encoding" not in s.headers
+            assert re.fullmatch(GPU_EVENT, s.lines(2))
 
 
 def test_cpu_events_say_null_for_dram_that_is_not_there(shared):
