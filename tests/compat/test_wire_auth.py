@@ -7,8 +7,8 @@ import time
 
 import daemons
 import pytest
+from answers import done, json_of
 from daemons import token
-from test_wire_gpu import done, json_of
 
 LIMIT = "/gpu/set_power_limit?gpu_ids=0&power_limit_mw=200000&block=true"
 ENERGY = "/cpu/get_cumulative_energy?cpu=true&dram=true"

@@ -2,7 +2,7 @@
 
 import daemons
 import pytest
-from test_wire_gpu import json_of, refused_query
+from answers import json_of, refused_query
 
 ENERGY = "/cpu/get_cumulative_energy"
 

@@ -4,8 +4,8 @@ import http.client
 import io
 
 import pytest
+from answers import done, json_of
 from daemons import token
-from test_wire_gpu import done, json_of
 
 WRITE = "/gpu/set_power_limit?gpu_ids=0&power_limit_mw=200000&block=true"
 

@@ -9,7 +9,7 @@ import time
 
 import daemons
 import pytest
-from test_wire_gpu import done, json_of
+from answers import done, json_of
 from test_wire_stream import stream
 
 

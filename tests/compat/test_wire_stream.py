@@ -5,8 +5,8 @@ import json
 import re
 import time
 
+from answers import json_of
 from daemons import GPUS, MACHINE
-from test_wire_gpu import json_of
 
 # Every GPU steps between 100 and 250 W, so that each poll at 20 Hz sees another value.
 STEPPING = MACHINE.replace(
