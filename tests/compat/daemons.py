@@ -37,7 +37,7 @@ driver = "550.54.15"
 count = 4
 model = "NVIDIA H100 80GB HBM3"
 sm_clocks = [210, 1980]
-memory_clocks = [2619]
+memory_clocks = [2619, 1500]
 power = { kind = "constant", watts = 150 }
 limit = { min = 100, max = 300, default = 300 }
 energy = { update = "20ms", quantum = 1e-3, start = 500 }
@@ -80,14 +80,24 @@ EXPECTED = {
     "a stale socket is replaced": {"ours": True, "upstream": False},
     # Ours keeps other users out unless told otherwise (--compat, --socket-permissions).
     "mode of the socket": {"ours": 0o660, "upstream": 0o666},
+    # Ours decodes a path once and judges the result; what walks or doubles a slash is no path.
+    "/gpu//get_power": {"ours": 400, "upstream": 404},
+    "//gpu/get_power": {"ours": 400, "upstream": 404},
+    "/gpu/../discover": {"ours": 400, "upstream": 404},
+    "/gpu%2Fget_power": {"ours": 200, "upstream": 404},
+    # A request's target has no fragment; upstream cuts it off.
+    "?gpu_ids=0#x": {"ours": 400, "upstream": 200},
     # Upstream frames a stream in chunks for clients of HTTP/1.0 too, who know none.
-    "a stream over HTTP/1.0 comes in chunks": {"ours": False, "upstream": True},
+    "a stream over HTTP/1.0 comes in chunks": {"ours": True, "upstream": True},
     # A period of less than a microsecond ends upstream's poller at its first reader.
     "a rate above a million is refused": {"ours": True, "upstream": False},
     # 0.5.0 reads heads of up to 128 KiB.
     "a query of 20 kB": {"ours": 200, "upstream": 200},
-    # With a subscriber upstream waits 30 s before it obeys SIGTERM.
-    "SIGTERM ends the daemon while a stream is open": {"ours": True, "upstream": False},
+    # With a subscriber upstream obeys SIGTERM at once or after 30 s, by which thread serves it.
+    "SIGTERM ends the daemon while a stream is open": {"ours": True, "upstream": None},
+    # Ours takes requests over TCP for this host only, unless told otherwise.
+    "a request for another host": {"ours": 403, "upstream": 200},
+    "flags for upstream's defaults": {"ours": ("--compat",), "upstream": ()},
 }
 
 
@@ -166,6 +176,7 @@ class Daemon:
     tcp: tuple[str, int] | None
     path: str | None
     runner: subprocess.Popen
+    started: float  # No earlier than the machine, by the monotonic clock.
 
     def expected(self, what: str):
         return EXPECTED[what][self.which]
@@ -204,6 +215,10 @@ class Daemon:
         library = ctypes.CDLL(str(self.session / "lib" / "libnvidia-ml.so.1"))
         assert library.nvmlInit_v2() == 0
         return [Gpu(library, i) for i in range(GPUS)]
+
+    def wait_for_second(self, second: float) -> None:
+        """Waits until the machine has run for that long: then its faults have begun."""
+        time.sleep(max(0.0, self.started + second + 0.1 - time.monotonic()))
 
     def wait(self, timeout_s: float) -> bool:
         """Whether the daemon has ended by then."""
@@ -311,12 +326,13 @@ def start(
         deadline = time.monotonic() + 20
         _until(deadline, runner, log, lambda: _answers(tcp, uds and str(uds)))
         pid = _until(deadline, runner, log, lambda: _daemon_below(runner))
+        seen = time.monotonic()
     except BaseException:
         _end(runner)
         raise
     session = re.search(r"session (\S+)$", log.read_text(), re.M)[1]
     return Daemon(
-        which, pid, pathlib.Path(session), log, tcp, str(uds) if uds else None, runner
+        which, pid, pathlib.Path(session), log, tcp, str(uds) if uds else None, runner, seen
     )
 
 

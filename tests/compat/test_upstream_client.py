@@ -36,8 +36,8 @@ def config(daemon, bearer: str | None = None, **options) -> zeusd.ZeusdConfig:
 
 
 @pytest.fixture(params=["tcp", "uds"])
-def client(request, shared, tmp_path_factory) -> zeusd.ZeusdClient:
-    uds = {"uds": tmp_path_factory.getbasetemp() / "client"} if request.param == "uds" else {}
+def client(request, which, shared, tmp_path_factory) -> zeusd.ZeusdClient:
+    uds = {"uds": tmp_path_factory.getbasetemp() / f"s-{which}"} if request.param == "uds" else {}
     made = zeusd.ZeusdClient(config(daemon := shared(**uds)))
     made.daemon = daemon
     return made

@@ -182,37 +182,37 @@ def test_clocks_are_locked_and_unlocked_gpu_by_gpu(daemon):
     free = clocks(daemon)[0]
     assert clocks(daemon) == [free] * 4 and free[1] == 2619
     for i in range(10):
-        mhz = 500 + 10 * i
+        mhz = 1500 + 10 * i
         query = f"gpu_ids={i % 4}&min_clock_mhz={mhz}&max_clock_mhz={mhz}&block=true"
         done(daemon.post(f"/gpu/set_gpu_locked_clocks?{query}"))
         done(daemon.post(f"/gpu/set_mem_locked_clocks?{query}"))
         assert clocks(daemon)[i % 4] == (mhz, mhz)
     locked = clocks(daemon)
-    assert locked == [(580, 580), (590, 590), (560, 560), (570, 570)]
+    assert locked == [(1580, 1580), (1590, 1590), (1560, 1560), (1570, 1570)]
     done(daemon.post("/gpu/reset_gpu_locked_clocks?gpu_ids=2&block=true"))
-    locked[2] = (free[0], 560)
+    locked[2] = (free[0], 1560)
     assert clocks(daemon) == locked
     done(daemon.post("/gpu/reset_mem_locked_clocks?gpu_ids=2,3&block=true"))
-    locked[2], locked[3] = free, (570, free[1])
+    locked[2], locked[3] = free, (1570, free[1])
     assert clocks(daemon) == locked
 
 
 def test_all_clocks_of_a_gpu_are_reset_by_one_request(daemon):
-    query = "gpu_ids=1&min_clock_mhz=500&max_clock_mhz=500&block=true"
+    query = "gpu_ids=1&min_clock_mhz=1600&max_clock_mhz=1600&block=true"
     for domain in ("gpu", "mem"):
         done(daemon.post(f"/gpu/set_{domain}_locked_clocks?{query}"))
     answer = daemon.post("/gpu/reset_locked_clocks?gpu_ids=1&block=true")
     assert answer.status_code == daemon.expected("POST /gpu/reset_locked_clocks")
-    assert (clocks(daemon)[1] == (500, 500)) is (answer.status_code != 200)
+    assert (clocks(daemon)[1] == (1600, 1600)) is (answer.status_code != 200)
     for domain in ("gpu", "mem"):
         done(daemon.post(f"/gpu/reset_{domain}_locked_clocks?gpu_ids=1&block=true"))
 
 
 # --- order ---
 
-# Each call of these entry points of GPU 3 after the eleventh fails as lost.
+# From its third second on each of these entry points of GPU 3 fails as lost after eleven calls.
 COUNTED = "".join(
-    f'\n[[fault]]\ngpu = 3\ncall = "{call}"\nafter_calls = 11\ncode = 15\n'
+    f'\n[[fault]]\ngpu = 3\ncall = "{call}"\nat = "3s"\nafter_calls = 11\ncode = 15\n'
     for call in ("nvmlDeviceSetPowerManagementLimit", "set_persistence",
                  "nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks")
 )  # fmt: skip
@@ -234,15 +234,16 @@ WRITES = {
         lambda i: 500 + i,
     ),
     "set_mem_locked_clocks": (
-        lambda i: f"min_clock_mhz={500 + i}&max_clock_mhz={500 + i}",
+        lambda i: f"min_clock_mhz={1500 + i}&max_clock_mhz={1500 + i}",
         lambda g: g.memory_mhz,
-        lambda i: 500 + i,
+        lambda i: 1500 + i,
     ),
 }
 
 
 def test_a_blocking_write_waits_for_those_before_it_and_none_is_lost(serve):
     daemon = serve(machine=daemons.MACHINE + COUNTED)
+    daemon.wait_for_second(3)
     for name, (value, seen, wanted) in WRITES.items():
         with concurrent.futures.ThreadPoolExecutor(10) as pool:
             targets = [f"/gpu/{name}?gpu_ids=3&{value(i)}&block=false" for i in range(10)]
@@ -270,9 +271,14 @@ def test_a_refused_blocking_write_leaves_those_before_it(daemon):
 # NVML's codes: 2 invalid argument, 3 not supported, 4 no permission, 15 lost, 999 unknown.
 
 
-def failing(call: str, *codes: tuple[int, int]) -> str:
-    faults = (f'\n[[fault]]\ngpu = {gpu}\ncall = "{call}"\ncode = {code}\n' for gpu, code in codes)
-    return daemons.MACHINE + "".join(faults)
+def failing(shared, call: str, *codes: tuple[int, int]) -> daemons.Daemon:
+    """A machine whose GPUs begin to fail when the daemon knows them already."""
+    machine = daemons.MACHINE
+    for gpu, code in codes:
+        machine += f'\n[[fault]]\ngpu = {gpu}\ncall = "{call}"\nat = "3s"\ncode = {code}\n'
+    daemon = shared(machine=machine)
+    daemon.wait_for_second(3)
+    return daemon
 
 
 @pytest.mark.parametrize(
@@ -280,7 +286,7 @@ def failing(call: str, *codes: tuple[int, int]) -> str:
     [("3", 200), ("1", 400), ("0", 403), ("2", 500), ("1,3", 400), ("0,1", 403), ("0,1,2,3", 500)],
 )
 def test_a_write_tells_the_worst_status_and_only_who_failed(shared, ids, status):
-    daemon = shared(machine=failing("set_limit", (0, 4), (1, 2), (2, 15)))
+    daemon = failing(shared, "set_limit", (0, 4), (1, 2), (2, 15))
     limit = 200_000 + 1000 * len(ids)
     answer = daemon.post(f"/gpu/set_power_limit?gpu_ids={ids}&power_limit_mw={limit}&block=true")
     if status == 200:
@@ -295,7 +301,7 @@ def test_a_write_tells_the_worst_status_and_only_who_failed(shared, ids, status)
 
 @pytest.mark.parametrize(("ids", "status"), [("0", 200), ("0,1", 400), ("3,1", 403), ("", 500)])
 def test_a_read_fails_whole_with_the_worst_status(shared, ids, status):
-    daemon = shared(machine=failing("limit", (1, 3), (2, 999), (3, 4)))
+    daemon = failing(shared, "limit", (1, 3), (2, 999), (3, 4))
     for read in ("get_power_limit", "get_power_limit_constraints"):
         told = json_of(daemon.get(f"/gpu/{read}" + (ids and f"?gpu_ids={ids}")), status)
         if status == 200:
