@@ -115,7 +115,9 @@ def test_a_target_with_a_fragment(daemon):
     assert answer.status == daemon.expected("?gpu_ids=0#x")
 
 
-@pytest.mark.parametrize("query", ["?gpu_ids", "?gpu_ids=%zz", "?gpu_ids=%ff", "?gpu_ids=%", "?gpu_ids=%00", "?=0"])
+@pytest.mark.parametrize(
+    "query", ["?gpu_ids", "?gpu_ids=%zz", "?gpu_ids=%ff", "?gpu_ids=%", "?gpu_ids=%00", "?=0"]
+)
 def test_broken_queries_are_refused(daemon, query):
     assert ask(daemon, f"GET /gpu/get_power{query} HTTP/1.1", "Host: localhost").status == 400
 
