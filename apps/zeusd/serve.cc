@@ -68,18 +68,21 @@ Machine open_machine(const ServeOptions& o) {
   return machine;
 }
 
-/// Whether this process may turn knobs, found by setting one to what it is set to.
+/// Whether this process may turn knobs, found by setting them to what they are set to. One GPU that
+/// lets it is enough: what the others say is told to whoever tries.
 Status can_control(const Machine& machine, const Overrides* overrides) {
+  if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
+  Status first = ok();
   for (const Device& d : machine.devices) {
     for (const KnobInfo& k : d.knobs) {
       if (k.name != "power_limit") continue;
-      if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
       const auto now = k.knob->get();
-      if (!now) return now.error();
-      return k.knob->set(*now);
+      const Status same = now ? k.knob->set(*now) : Status(now.error());
+      if (same) return same;
+      if (first) first = same;
     }
   }
-  return ok();
+  return first;
 }
 
 /// Whether a processor's counters are there and closed to us.
