@@ -49,11 +49,7 @@ refuses 'unknown option --nonsense' bash .ci/run --nonsense
 prints 'debootstrap' scripts/setup --list bare
 prints 'cmake.*clang-tidy' scripts/setup --list
 
-<<<<<<< HEAD
-duplicates=$(scripts/setup --list build test deploy fuzz bare | sort | uniq -d)
-=======
-duplicates=$(scripts/setup --list build test fuzz bare peers bench | sort | uniq -d)
->>>>>>> 602df8d60e30a3f0a88c56f98eb91393223a6f4d
+duplicates=$(scripts/setup --list build test deploy fuzz bare peers bench | sort | uniq -d)
 [[ -z $duplicates ]] || fault "scripts/packages lists twice: $duplicates"
 
 ((faults == 0)) || exit 1
