@@ -182,13 +182,15 @@ struct Server::Impl {
     wait(listener);
   }
 
-  /// No descriptor is left: with the spare one the first in the queue is told so, by a close. The
-  /// listening socket stays as it is, and is looked at again a little later.
+  /// No descriptor is left: with the spare one the first in the queue is told so, by a close, and
+  /// who is idle for longest gives way. The listening socket stays as it is, and is looked at again
+  /// a little later.
   void out_of_descriptors(Listener& listener) {
     spare = Fd();
     const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
     if (refused.get() >= 0) counters.refused.fetch_add(1, std::memory_order_relaxed);
     spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    for (const auto& w : workers) asio::post(w->context, [&w = *w] { (void)make_room(w); });
     auto pause =
         std::make_shared<asio::steady_timer>(workers[0]->context, std::chrono::milliseconds(20));
     pause->async_wait([this, &listener, pause](boost::system::error_code ec) {
