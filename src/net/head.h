@@ -29,7 +29,7 @@ class Head final : public boost::beast::http::basic_parser<true> {
       ec = boost::beast::http::error::need_more;
       return 0;
     }
-    const std::size_t used = put(asio::buffer(bytes), ec);
+    const std::size_t used = put(boost::asio::buffer(bytes), ec);
     if (!body) seen_ += used;
     // It counts what it was given in one piece only: neither the lines before, nor what frames
     // chunks.

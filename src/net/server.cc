@@ -154,7 +154,9 @@ struct Server::Impl {
   struct Listener {
     asio::posix::stream_descriptor socket;
     std::shared_ptr<asio::ssl::context> tls;
+    bool starved = false;  ///< No descriptor was left when it was looked at last.
   };
+  static constexpr int kAtOnce = 16;
 
   void wait(Listener& listener) {
     listener.socket.async_wait(asio::posix::stream_descriptor::wait_read,
@@ -172,6 +174,7 @@ struct Server::Impl {
           ::accept4(listener.socket.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
                     SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd >= 0) {
+        listener.starved = false;
         take(Fd(fd), address, listener);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         return out_of_descriptors(listener);
@@ -182,15 +185,24 @@ struct Server::Impl {
     wait(listener);
   }
 
-  /// No descriptor is left: with the spare one the first in the queue is told so, by a close, and
-  /// who is idle for longest gives way. The listening socket stays as it is, and is looked at again
-  /// a little later.
+  /// No descriptor is left: who is idle for longest gives way, and where that was not enough the
+  /// first in the queue are told so, by a close that the spare one makes possible. The listening
+  /// socket stays as it is, and is looked at again a little later.
   void out_of_descriptors(Listener& listener) {
-    spare = Fd();
-    const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (refused.get() >= 0) counters.refused.fetch_add(1, std::memory_order_relaxed);
-    spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    for (const auto& w : workers) asio::post(w->context, [&w = *w] { (void)make_room(w); });
+    for (const auto& w : workers) {
+      asio::post(w->context, [&w = *w] {
+        for (int i = 0; i < kAtOnce && make_room(w); ++i) {
+        }
+      });
+    }
+    for (int i = 0; i < kAtOnce && listener.starved; ++i) {
+      spare = Fd();
+      const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+      spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      if (refused.get() < 0) break;
+      counters.refused.fetch_add(1, std::memory_order_relaxed);
+    }
+    listener.starved = true;
     auto pause =
         std::make_shared<asio::steady_timer>(workers[0]->context, std::chrono::milliseconds(20));
     pause->async_wait([this, &listener, pause](boost::system::error_code ec) {
@@ -299,7 +311,7 @@ Status Server::listen(Fd socket, std::shared_ptr<asio::ssl::context> tls) {
   }
   impl_->listeners.push_back(std::make_unique<Impl::Listener>(Impl::Listener{
       asio::posix::stream_descriptor(impl_->workers[0]->context, std::move(socket).release()),
-      std::move(tls)}));
+      std::move(tls), false}));
   return ok();
 }
 

@@ -70,11 +70,7 @@ TEST(ServerWithoutDescriptors, ServesOnAndKeepsItsName) {
       streams.push_back(s.wire());
       streams.back().send("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n");
     }
-    EXPECT_TRUE(soon([&] {
-      Wire w = s.wire();
-      w.send(kGet);
-      return w.status() == 0;
-    })) << "who is not idle does not";
+    EXPECT_EQ(s.wire().ask(kGet), 0) << "who is not idle does not";
   }
   EXPECT_TRUE(served(s));
   EXPECT_EQ(s.end(), 0);
