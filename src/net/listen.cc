@@ -7,6 +7,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <charconv>
+#include <memory>
 #include <system_error>
 #include <utility>
 
@@ -20,16 +22,13 @@ Error socket_error(std::string_view verb, std::string_view what, int e) {
           fmt::format("cannot {} {}: {}", verb, what, std::generic_category().message(e))};
 }
 
-Result<sockaddr_un> unix_address(const fs::path& path) {
+constexpr std::string_view kNew = ".new";  ///< Behind a name: what will be moved there.
+constexpr std::size_t kLongest = sizeof sockaddr_un{}.sun_path - 1 - kNew.size();
+
+sockaddr_un unix_address(const fs::path& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  const std::string& text = path.native();
-  if (text.size() >= sizeof address.sun_path) {
-    return Error{Errc::invalid, 0,
-                 fmt::format("cannot listen on {}: the name of a socket has {} bytes at the most",
-                             text, sizeof address.sun_path - 1)};
-  }
-  text.copy(address.sun_path, text.size());
+  path.native().copy(address.sun_path, sizeof address.sun_path - 1);
   return address;
 }
 
@@ -72,9 +71,11 @@ UnixListener::~UnixListener() {
 }
 
 Result<UnixListener> UnixListener::open(const fs::path& path, const SocketRights& rights) {
-  auto address = unix_address(beside(path, ".new"));
-  const auto named = unix_address(path);
-  if (!address) return address.error();
+  if (path.native().size() > kLongest) {
+    return Error{Errc::invalid, 0,
+                 fmt::format("cannot listen on {}: the path of its socket has {} bytes at the most",
+                             path.native(), kLongest)};
+  }
   std::error_code ec;
   if (path.has_parent_path()) fs::create_directories(path.parent_path(), ec);
   if (ec) return file_error("make the folder", path.parent_path(), ec.value());
@@ -84,26 +85,30 @@ Result<UnixListener> UnixListener::open(const fs::path& path, const SocketRights
     return Error{Errc::busy, 0,
                  fmt::format("cannot listen on {}: another daemon holds its lock", path.native())};
   }
-  if (auto free = check_name(path, *named); !free) {
+  if (auto free = check_name(path, unix_address(path)); !free) {
     lock->remove();
     return free.error();
   }
   // Made beside its name and moved there: nobody can open it before it has its rights.
   Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  ::unlink(address->sun_path);
+  const sockaddr_un address = unix_address(beside(path, kNew));
+  ::unlink(address.sun_path);
   const mode_t before = ::umask(0177);
   const int bound =
-      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&*address), sizeof *address);
+      ::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address);
   const int e = errno;
   ::umask(before);
-  if (bound != 0) return socket_error("listen on", path.native(), e);
+  if (bound != 0) {
+    lock->remove();
+    return socket_error("listen on", path.native(), e);
+  }
   const uid_t uid = rights.uid.value_or(static_cast<uid_t>(-1));
   const gid_t gid = rights.gid.value_or(static_cast<gid_t>(-1));
-  if (::chown(address->sun_path, uid, gid) != 0 ||
-      ::chmod(address->sun_path, rights.mode & 0777) != 0 || ::listen(socket.get(), 1024) != 0 ||
-      ::rename(address->sun_path, path.c_str()) != 0) {
+  if (::chown(address.sun_path, uid, gid) != 0 ||
+      ::chmod(address.sun_path, rights.mode & 0777) != 0 || ::listen(socket.get(), 1024) != 0 ||
+      ::rename(address.sun_path, path.c_str()) != 0) {
     const int failed = errno;
-    ::unlink(address->sun_path);
+    ::unlink(address.sun_path);
     lock->remove();
     return socket_error("listen on", path.native(), failed);
   }
@@ -129,26 +134,39 @@ Result<Fd> listen_tcp(const std::string& address, std::string& bound) {
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
     host = host.substr(1, host.size() - 2);
   }
-  if (colon == std::string::npos || host.empty()) {
+  // getaddrinfo() takes a port of any length, and cuts it.
+  std::uint16_t port_asked = 0;
+  const char* const end = address.data() + address.size();
+  const auto read = std::from_chars(
+      end - (colon == std::string::npos ? 0 : address.size() - colon - 1), end, port_asked);
+  if (read.ec != std::errc{} || read.ptr != end || host.empty()) {
     return Error{Errc::invalid, 0,
                  fmt::format("cannot listen on \"{}\": it is no HOST:PORT", address)};
   }
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  if (const int e = ::getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
-      e != 0) {
-    return Error{Errc::invalid, e,
-                 fmt::format("cannot listen on {}: {}", address, ::gai_strerror(e))};
+  if (const int fault = ::getaddrinfo(host.c_str(), address.c_str() + colon + 1, &hints, &found);
+      fault != 0) {
+    return Error{Errc::invalid, fault,
+                 fmt::format("cannot listen on {}: {}", address, ::gai_strerror(fault))};
   }
   const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  Fd socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  const int on = 1;
-  (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (socket.get() < 0 || ::bind(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
-      ::listen(socket.get(), 1024) != 0) {
-    return socket_error("listen on", address, errno);
+  // A name may have several: the first that this host has.
+  Fd socket;
+  int e = 0;
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    socket = Fd(::socket(a->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    const int on = 1;
+    (void)::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    e = 0;
+    if (socket.get() >= 0 && ::bind(socket.get(), a->ai_addr, a->ai_addrlen) == 0 &&
+        ::listen(socket.get(), 1024) == 0) {
+      break;
+    }
+    e = errno;
   }
+  if (e != 0) return socket_error("listen on", address, e);
   sockaddr_storage there{};
   socklen_t size = sizeof there;
   char name[NI_MAXHOST], port[NI_MAXSERV];

@@ -98,9 +98,9 @@ void write_head(std::string& out, const Response& response, std::size_t length, 
                    std::string_view(reason.data(), reason.size()));
   }
   if (response.stream) {
-    out +=
-        "content-type: text/event-stream\r\ncache-control: no-cache\r\n"
-        "transfer-encoding: chunked\r\n";
+    out += "content-type: text/event-stream\r\ncache-control: no-cache\r\n";
+    // Without chunks it ends with its connection.
+    if (!close) out += "transfer-encoding: chunked\r\n";
   } else {
     const fmt::format_int digits(length);
     out += "content-length: ";
@@ -120,16 +120,27 @@ void write_head(std::string& out, const Response& response, std::size_t length, 
 }
 
 void Worker::tick() {
+  ticker.expires_after(std::chrono::seconds(1));
+  ticker.async_wait([this](boost::system::error_code ec) {
+    if (!ec) tick();
+  });
   now = steady_seconds();
   date = date_line();
   for (auto it = connections.begin(); it != connections.end();) {
     Tracked& c = *it++;  // It may leave the list.
     if (c.deadline < now) c.expire(now);
   }
-  ticker.expires_after(std::chrono::seconds(1));
-  ticker.async_wait([this](boost::system::error_code ec) {
-    if (!ec) tick();
-  });
+}
+
+void Worker::run() {
+  while (true) {
+    try {
+      context.run();
+      return;
+    } catch (const std::exception&) {
+      // Memory or descriptors were short: whatever needed them is gone, and the others go on.
+    }
+  }
 }
 
 struct Server::Impl {
@@ -144,7 +155,9 @@ struct Server::Impl {
   struct Listener {
     asio::posix::stream_descriptor socket;
     std::shared_ptr<asio::ssl::context> tls;
+    bool starved = false;  ///< No descriptor was left when it was looked at last.
   };
+  static constexpr int kAtOnce = 16;
 
   void wait(Listener& listener) {
     listener.socket.async_wait(asio::posix::stream_descriptor::wait_read,
@@ -162,6 +175,7 @@ struct Server::Impl {
           ::accept4(listener.socket.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
                     SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd >= 0) {
+        listener.starved = false;
         take(Fd(fd), address, listener);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
         return out_of_descriptors(listener);
@@ -172,13 +186,24 @@ struct Server::Impl {
     wait(listener);
   }
 
-  /// No descriptor is left: with the spare one the first in the queue is told so, by a close. The
-  /// listening socket stays as it is, and is looked at again a little later.
+  /// No descriptor is left: who is idle for longest gives way, and where that was not enough the
+  /// first in the queue are told so, by a close that the spare one makes possible. The listening
+  /// socket stays as it is, and is looked at again a little later.
   void out_of_descriptors(Listener& listener) {
-    spare = Fd();
-    const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
-    if (refused.get() >= 0) counters.refused.fetch_add(1, std::memory_order_relaxed);
-    spare = Fd(::eventfd(0, EFD_CLOEXEC));
+    for (const auto& w : workers) {
+      asio::post(w->context, [&w = *w] {
+        for (int i = 0; i < kAtOnce && make_room(w); ++i) {
+        }
+      });
+    }
+    for (int i = 0; i < kAtOnce && listener.starved; ++i) {
+      spare = Fd();
+      const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+      spare = Fd(::eventfd(0, EFD_CLOEXEC));
+      if (refused.get() < 0) break;
+      counters.refused.fetch_add(1, std::memory_order_relaxed);
+    }
+    listener.starved = true;
     auto pause =
         std::make_shared<asio::steady_timer>(workers[0]->context, std::chrono::milliseconds(20));
     pause->async_wait([this, &listener, pause](boost::system::error_code ec) {
@@ -193,27 +218,52 @@ struct Server::Impl {
       const int on = 1;
       (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
-    Worker& worker = *workers[next++ % workers.size()];
-    const bool full = counters.open.load() >= options.connections;
-    asio::post(worker.context,
-               [this, &worker, fd = std::move(fd), full, local, tls = listener.tls.get(),
-                peer = local ? unix_peer(fd.get()) : tcp_peer(address),
-                family = static_cast<int>(address.ss_family)]() mutable {
-                 if (worker.stopping || (full && !make_room(worker))) {
-                   counters.refused.fetch_add(1, std::memory_order_relaxed);
-                   return;
-                 }
-                 boost::system::error_code ec;
-                 Socket socket(worker.context);
-                 socket.assign(asio::generic::stream_protocol(family, local ? 0 : IPPROTO_TCP),
-                               std::exchange(fd, Fd()).release(), ec);
-                 socket.non_blocking(true, ec);
-                 if (tls != nullptr) {
-                   begin(worker, TlsStream(std::move(socket), *tls), std::move(peer));
-                 } else {
-                   begin(worker, std::move(socket), std::move(peer));
-                 }
-               });
+    Peer peer = local ? unix_peer(fd.get()) : tcp_peer(address);
+    place({std::move(fd), address.ss_family, std::move(peer), listener.tls}, next++, 1);
+  }
+
+  /// What was accepted, on its way to a worker.
+  struct Arrival {
+    Fd fd;
+    int family;
+    Peer peer;
+    std::shared_ptr<asio::ssl::context> tls;
+  };
+
+  /// Where there are as many connections as there may be, each worker in turn is asked for room.
+  void place(Arrival arrival, std::size_t index, std::size_t tries) {
+    Worker& worker = *workers[index % workers.size()];
+    asio::post(worker.context, [this, &worker, index, tries, a = std::move(arrival)]() mutable {
+      if (worker.stopping) return refuse(a);
+      if (counters.open.load() < options.connections || make_room(worker)) {
+        return settle(worker, std::move(a));
+      }
+      if (tries < workers.size()) return place(std::move(a), index + 1, tries + 1);
+      refuse(a);
+    });
+  }
+
+  void refuse(const Arrival& a) {
+    counters.refused.fetch_add(1, std::memory_order_relaxed);
+    if (a.tls) return;
+    constexpr std::string_view kFull =
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+    (void)::send(a.fd.get(), kFull.data(), kFull.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+
+  void settle(Worker& worker, Arrival a) {
+    boost::system::error_code ec;
+    Socket socket(worker.context);
+    socket.assign(asio::generic::stream_protocol(a.family, a.family == AF_UNIX ? 0 : IPPROTO_TCP),
+                  a.fd.get(), ec);
+    if (ec) return refuse(a);
+    (void)std::move(a.fd).release();
+    socket.non_blocking(true, ec);
+    if (a.tls) {
+      begin(worker, TlsStream(std::move(socket), *a.tls), std::move(a.peer));
+    } else {
+      begin(worker, std::move(socket), std::move(a.peer));
+    }
   }
 
   template <class S>
@@ -262,7 +312,7 @@ Status Server::listen(Fd socket, std::shared_ptr<asio::ssl::context> tls) {
   }
   impl_->listeners.push_back(std::make_unique<Impl::Listener>(Impl::Listener{
       asio::posix::stream_descriptor(impl_->workers[0]->context, std::move(socket).release()),
-      std::move(tls)}));
+      std::move(tls), false}));
   return ok();
 }
 
@@ -271,7 +321,7 @@ void Server::start() {
   for (const auto& worker : impl_->workers) worker->tick();
   for (const auto& listener : impl_->listeners) impl_->wait(*listener);
   for (const auto& worker : impl_->workers) {
-    worker->thread = std::thread([&w = *worker] { w.context.run(); });
+    worker->thread = std::thread([&w = *worker] { w.run(); });
   }
 }
 

@@ -36,7 +36,7 @@ class Server {
  public:
   struct Options {
     std::size_t workers = 2;
-    std::size_t connections = 20'000;    ///< Beyond, the oldest idle one gives way, or 503.
+    std::size_t connections = 20'000;    ///< Beyond, one that is idle gives way, or 503.
     std::size_t head = 32 * 1024;        ///< Of a request; beyond is 431.
     std::size_t headers = 96;            ///< Lines of a head; beyond is 431.
     std::size_t body = 64 * 1024;        ///< Bodies are read and ignored; beyond is 413.

@@ -42,9 +42,7 @@ class ServerConnection final : public Tracked,
       if (ec_) co_return;
     }
     while (!worker_.stopping) {
-      Head head(worker_.options.headers);
-      head.header_limit(static_cast<std::uint32_t>(worker_.options.head));
-      head.body_limit(worker_.options.body);
+      Head head(worker_.options.head, worker_.options.headers, worker_.options.body);
       const unsigned fault = co_await read(head);
       if (fault == kGone) break;
       Response response;
@@ -52,16 +50,18 @@ class ServerConnection final : public Tracked,
       if (fault != 0) {
         response = refusal(fault, std::string(why_));
       } else {
-        keep = head.keep_alive();
+        // Clients of HTTP/1.0 expect no more than one answer.
+        keep = head.keep_alive() && head.version >= 11;
         response = co_await answer(head);
       }
       this->idle = false;
       set_deadline(worker_.options.write_time);
       if (response.stream) {
+        whole_ = head.version >= 11;
         co_await serve(std::move(response));
         break;
       }
-      co_await send(response, !keep);
+      co_await send(response, !keep, head.bodiless);
       if (ec_ || !keep) break;
     }
     co_await close();
@@ -70,10 +70,10 @@ class ServerConnection final : public Tracked,
   // --- Tracked ---
 
   void expire(Seconds) override {
-    if (streaming_) {
+    if (streaming_ && !ended_) {
       end();
-    } else if (reading_ && !buffer_.empty()) {
-      late_ = true;  // A part of a head: it is told so.
+    } else if (reading_ && !this->idle) {
+      late_ = true;  // A part of a request: it is told so.
       lowest().cancel(ignored_);
     } else {
       cut();
@@ -98,14 +98,15 @@ class ServerConnection final : public Tracked,
       kept = chunk;
       return;
     }
+    const std::string_view bytes = as_sent(*chunk);
     if constexpr (!kTls) {
       boost::system::error_code ec;
-      const std::size_t sent = lowest().write_some(asio::buffer(*chunk), ec);
-      if (sent == chunk->size()) return;
+      const std::size_t sent = lowest().write_some(asio::buffer(bytes), ec);
+      if (sent == bytes.size()) return;
       if (ec && ec != asio::error::would_block && ec != asio::error::interrupted) return cut();
-      out_.assign(*chunk, sent);
+      out_ = bytes.substr(sent);
     } else {
-      out_ = *chunk;
+      out_ = bytes;
     }
     write_out();
   }
@@ -114,10 +115,10 @@ class ServerConnection final : public Tracked,
     ended_ = true;
     pending_.clear();
     set_deadline(std::chrono::seconds(1));
-    if (!writing_) {
-      out_ = kLastChunk;
-      write_out();
-    }
+    if (writing_) return;
+    if (!whole_) return cut();
+    out_ = kLastChunk;
+    write_out();
   }
 
  private:
@@ -133,6 +134,12 @@ class ServerConnection final : public Tracked,
       return stream_;
     }
   }
+  /// A chunk, or for a client of HTTP/1.0, which knows of none, what is in it.
+  std::string_view as_sent(std::string_view chunk) const {
+    if (whole_) return chunk;
+    chunk.remove_prefix(chunk.find("\r\n") + 2);
+    return chunk.substr(0, chunk.size() - 2);
+  }
   void set_deadline(std::chrono::seconds from_now) {
     this->deadline = worker_.now + from_now.count() + 1;
   }
@@ -140,21 +147,24 @@ class ServerConnection final : public Tracked,
   /// Reads one request. 0; kGone where there is nobody to answer; else the status to refuse with.
   asio::awaitable<unsigned> read(Head& head) {
     this->idle = true;
+    // The list has those at its front that are idle for longest.
+    this->unlink();
+    worker_.connections.push_back(*this);
     bool continued = false;
     while (true) {
       if (!buffer_.empty()) {
         this->idle = false;
         boost::beast::error_code ec;
-        const std::size_t used = head.put(asio::buffer(buffer_), ec);
+        const std::size_t used = head.feed(buffer_, ec);
         buffer_.erase(0, used);
-        if (ec && ec != boost::beast::http::error::need_more) co_return refuse(head, ec);
+        if (ec && ec != boost::beast::http::error::need_more) co_return refuse(ec);
         if (head.is_done()) co_return check(head);
-        if (!ec && used > 0) continue;
-        if (head.is_header_done() && head.expects && !continued) {
-          continued = true;
-          co_await write("HTTP/1.1 100 Continue\r\n\r\n");
-          if (ec_) co_return kGone;
-        }
+        if (!ec && used > 0 && !buffer_.empty()) continue;
+      }
+      if (head.is_header_done() && head.expects && !std::exchange(continued, true)) {
+        if (const unsigned fault = check(head); fault != 0) co_return fault;
+        co_await write("HTTP/1.1 100 Continue\r\n\r\n");
+        if (ec_) co_return kGone;
       }
       if (this->idle) set_deadline(first_ ? worker_.options.head_time : worker_.options.idle_time);
       std::array<char, 1024> bytes;
@@ -173,9 +183,9 @@ class ServerConnection final : public Tracked,
     why_ = why;
     return status;
   }
-  unsigned refuse(const Head& head, boost::beast::error_code ec) {
+  unsigned refuse(boost::beast::error_code ec) {
     using boost::beast::http::error;
-    if (ec == error::header_limit || head.too_many) return say(431, "the head is too large");
+    if (ec == error::header_limit) return say(431, "the head is too large");
     if (ec == error::body_limit) return say(413, "the body is too large; arguments go in the URL");
     return say(400, "this is no HTTP/1.1 request");
   }
@@ -183,6 +193,7 @@ class ServerConnection final : public Tracked,
     if (head.twice || (head.version >= 11 && !head.hosted)) {
       return say(400, "a header that must stand once stands twice or not at all");
     }
+    if (head.coded) return say(400, "a transfer coding other than chunked; send no body");
     return 0;
   }
 
@@ -199,17 +210,18 @@ class ServerConnection final : public Tracked,
     request.host = head.host;
     request.origin = head.origin;
     request.protocol = head.protocol;
+    peer_.socket = lowest().native_handle();
     request.peer = &peer_;
     // What the daemon does for it has bounds of its own.
     this->deadline = std::numeric_limits<Seconds>::max();
     co_return co_await worker_.handler.handle(request, {worker_.context, worker_.index});
   }
 
-  asio::awaitable<void> send(const Response& response, bool close) {
+  asio::awaitable<void> send(const Response& response, bool close, bool bodiless) {
     const std::string& body = response.shared ? *response.shared : response.body;
     reply_.clear();
     write_head(reply_, response, body.size(), close, worker_);
-    reply_ += body;
+    if (!bodiless) reply_ += body;
     co_await write(reply_);
   }
 
@@ -228,7 +240,7 @@ class ServerConnection final : public Tracked,
   /// A stream lives until its client goes, or it is ended.
   asio::awaitable<void> serve(Response response) {
     std::string head;
-    write_head(head, response, 0, false, worker_);
+    write_head(head, response, 0, !whole_, worker_);
     co_await write(head);
     if (ec_) co_return;
     this->deadline = std::numeric_limits<Seconds>::max();
@@ -257,12 +269,12 @@ class ServerConnection final : public Tracked,
   }
   void wrote(boost::system::error_code ec) {
     writing_ = false;
-    if (ec || (ended_ && out_ == kLastChunk)) return cut();
+    if (ec || (ended_ && (!whole_ || out_ == kLastChunk))) return cut();
     out_.clear();
     if (ended_) {
       out_ = kLastChunk;
     } else {
-      for (const auto& [topic, chunk] : pending_) out_ += *chunk;
+      for (const auto& [topic, chunk] : pending_) out_ += as_sent(*chunk);
       pending_.clear();
     }
     if (!out_.empty()) write_out();
@@ -294,6 +306,7 @@ class ServerConnection final : public Tracked,
   boost::system::error_code ec_, ignored_;
   bool first_ = true, reading_ = false, late_ = false;
   bool streaming_ = false, writing_ = false, ended_ = false;
+  bool whole_ = true;  ///< Streams go in chunks.
 };
 
 }  // namespace zeus::net

@@ -52,6 +52,7 @@ struct Worker {
   bool stopping = false;
   std::thread thread;
 
+  void run();   ///< Serves until the loop is stopped.
   void tick();  ///< Every second: the clock, the date, and connections that waited too long.
 };
 
