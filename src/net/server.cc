@@ -193,10 +193,11 @@ struct Server::Impl {
       (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     Worker& worker = *workers[next++ % workers.size()];
+    Peer peer = local ? unix_peer(fd.get()) : tcp_peer(address);
     const bool full = counters.open.load() >= options.connections;
     asio::post(worker.context,
                [this, &worker, fd = std::move(fd), full, local, tls = listener.tls.get(),
-                peer = local ? unix_peer(fd.get()) : tcp_peer(address),
+                peer = std::move(peer),
                 family = static_cast<int>(address.ss_family)]() mutable {
                  if (worker.stopping || (full && !make_room(worker))) {
                    counters.refused.fetch_add(1, std::memory_order_relaxed);
