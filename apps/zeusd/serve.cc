@@ -212,7 +212,8 @@ struct Service {
       : audit(o.audit_log),
         node(std::move(machine), readers, gpus(groups), cpus(groups)),
         access(std::move(access_given)),
-        daemon({ZEUS_VERSION, o.cpu_hz, scenario(node), [this] { return healthy(); }},
+        daemon({ZEUS_VERSION, o.cpu_hz, scenario(node), o.always_sample,
+                [this] { return healthy(); }},
                {node, readers, access}),
         server(server_options(o), daemon),
         leases(
@@ -223,7 +224,8 @@ struct Service {
             }),
         control(std::make_unique<Control>(
             node, leases,
-            Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); }})),
+            Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); },
+                             seconds(o.adoption_s)})),
         streams(node, readers, server,
                 {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
     auto& parts = daemon.parts();
@@ -340,9 +342,15 @@ int run(const ServeOptions& o) {
   check_exposure(o, groups, access.key.has_value());
   std::error_code ec;
   if (Service::has(groups, Group::gpu_control)) {
-    std::filesystem::create_directories(o.journal, ec);
-    if (!ec) {
-      std::filesystem::permissions(o.journal, std::filesystem::perms::owner_all, ec);
+    namespace fs = std::filesystem;
+    const bool made = fs::create_directories(o.journal, ec);
+    if (made && !ec) fs::permissions(o.journal, fs::perms::owner_all, ec);
+    const auto mode = ec ? fs::perms::none : fs::status(o.journal, ec).permissions();
+    if ((mode & (fs::perms::group_write | fs::perms::others_write)) != fs::perms::none) {
+      throw CannotServe(fmt::format(
+          "cannot keep a journal in {}: others may write there; take that right away, or name "
+          "another folder with --journal",
+          o.journal.native()));
     }
     if (ec) {
       throw CannotServe(
