@@ -8,3 +8,8 @@
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/http/basic_parser.hpp>
 // clang-format on
+
+namespace zeus::net {
+namespace asio = boost::asio;
+using boost::system::error_code;
+}  // namespace zeus::net

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/inbox.h"
 #include "net/response_parser.h"
 #include "net/transport.h"
 #include "zeus/sensor.h"
@@ -78,14 +79,11 @@ class Connection {
   error_code wait(Instant deadline, Start&& start);
   error_code connect(const Endpoint& to, asio::ssl::context* tls, const Address& address,
                      Instant deadline);
-  /// Hands `parser` what has come; true once it has all of it.
-  bool parse(ResponseParser& parser, error_code& ec);
 
   Pocket pocket_;
   asio::io_context io_{1};
   std::optional<Transport> transport_;
-  std::array<char, ResponseParser::kMostHeader> buffer_;
-  std::size_t filled_ = 0;
+  Inbox inbox_;
   bool done_ = false, reusable_ = false, silent_ = true;
   error_code result_;
   std::size_t count_ = 0;
