@@ -19,7 +19,9 @@ namespace zeus::net {
 /// io_context on the calling thread for no longer than that.
 class Connection {
  public:
-  explicit Connection(std::uint64_t generation) : generation_(generation) {}
+  /// `serial` tells it from the others of its client.
+  Connection(std::uint64_t generation, std::uint64_t serial)
+      : generation_(generation), serial_(serial) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -33,6 +35,7 @@ class Connection {
   /// Of the last exchange nothing had come before it failed.
   bool silent() const noexcept { return silent_; }
   std::uint64_t generation() const noexcept { return generation_; }
+  std::uint64_t serial() const noexcept { return serial_; }
 
  private:
   /// Memory for the one operation that is under way: the next uses it again.
@@ -87,7 +90,7 @@ class Connection {
   bool done_ = false, reusable_ = false, silent_ = true;
   error_code result_;
   std::size_t count_ = 0;
-  std::uint64_t generation_;
+  std::uint64_t generation_, serial_;
 };
 
 }  // namespace zeus::net
