@@ -18,7 +18,7 @@
 #include <future>
 #include <nlohmann/json.hpp>
 
-#include "net/connection.h"
+#include "net/server_connection.h"
 #include "net/worker.h"
 
 namespace zeus::net {
@@ -220,11 +220,11 @@ struct Server::Impl {
 
   template <class S>
   static void begin(Worker& worker, S stream, Peer peer) {
-    auto connection = std::make_shared<Connection<S>>(worker, std::move(stream), std::move(peer));
+    auto connection = std::make_shared<ServerConnection<S>>(worker, std::move(stream), std::move(peer));
     worker.connections.push_back(*connection);
     asio::co_spawn(
         worker.context,
-        [](std::shared_ptr<Connection<S>> c) -> asio::awaitable<void> { co_await c->run(); }(
+        [](std::shared_ptr<ServerConnection<S>> c) -> asio::awaitable<void> { co_await c->run(); }(
             connection),
         asio::detached);
   }
