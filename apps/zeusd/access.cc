@@ -177,6 +177,9 @@ std::optional<Response> Access::check(const Request& request, const Place& place
     }
     caller.claims = std::move(*claims);
   }
+  if (!peer.local && options_.tcp_read_only && place.group == Group::gpu_control) {
+    return refuse(403, "this daemon takes no control over TCP: use its Unix socket");
+  }
   if (peer.local) {
     caller.holder.pid = peer.pid;
     if (!caller.claims) caller.holder.who = fmt::format("uid {}", peer.uid);

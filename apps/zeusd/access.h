@@ -49,6 +49,7 @@ class Access {
     std::map<Group, People> people{};  ///< Of peers on a Unix socket; groups without are for all.
     std::set<std::string, std::less<>> hosts{};  ///< Names in Host besides addresses and localhost.
     bool check_hosts = true;
+    bool tcp_read_only = false;  ///< No control but over a Unix socket.
   };
   explicit Access(Options options) : options_(std::move(options)) {}
 

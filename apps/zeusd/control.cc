@@ -157,12 +157,14 @@ std::vector<Problem> Control::recover() {
       leases_.adopt(orphan.owner, lane->gpu->id, deadline);
     }
   }
-  for (Problem& p : restore_strays()) problems.push_back(std::move(p));
+  for (Problem& p : restore_orphans(machine_, options_.journal)) problems.push_back(std::move(p));
   return problems;
 }
 
-std::vector<Problem> Control::restore_strays() const {
-  return restore_orphans(machine_, options_.journal);
+void Control::settle_strays() {
+  if (lanes_.empty() || orphans(options_.journal).empty()) return;
+  post(
+      *lanes_.front(), [this](bool) { (void)restore_orphans(machine_, options_.journal); }, true);
 }
 
 void Control::post(Lane& lane, std::function<void(bool)> job, bool urgent) {

@@ -70,8 +70,8 @@ class Control {
   void ended(const std::string& lease, const std::set<unsigned>& gpus,
              std::function<void(std::vector<Outcome>)> done = {});
 
-  /// Puts orphans of other processes back. Slow; every few seconds, on a thread of its own.
-  std::vector<Problem> restore_strays() const;
+  /// Has orphans of other processes put back, on the thread of a GPU. Called every few seconds.
+  void settle_strays();
 
   /// Refuses what is queued, waits for what is being done, and puts back what leases hold. False
   /// where a GPU still hangs after `limit`.

@@ -42,9 +42,7 @@ Feed* Readers::feed(const zeus::Device& device, const zeus::Sensor& sensor) {
   }
   f.readings.resize(f.infos.size());
   f.tracks.resize(f.infos.size());
-  f.first.resize(f.infos.size());
   f.values.resize(f.infos.size());
-  f.last.resize(f.infos.size());
   return &f;
 }
 
@@ -103,11 +101,8 @@ void Readers::run() {
     lock.unlock();
     read(feed);
     lock.lock();
-    feed.last = feed.values;
-    ++feed.calls;
-    if (std::any_of(feed.values.begin(), feed.values.end(),
-                    [](const Value& v) { return !v.ok(); })) {
-      ++feed.failures;
+    for (const Value& v : feed.values) {
+      if (!v.ok()) ++feed.errors[v.error];
     }
     feed.state = feed.waiting.empty() ? Feed::State::idle : Feed::State::queued;
     if (feed.state == Feed::State::queued) queue_.push_back(&feed);
@@ -132,10 +127,11 @@ void Readers::read(Feed& feed) {
       continue;
     }
     zeus::Track& track = feed.tracks[i];
-    if (!track.valid() && v.ok()) feed.first[i] = r.raw;
+    if (!track.valid() && v.ok()) v.first = r.raw;
     zeus::follow(track, feed.infos[i], zeus::Sample(v.at, r.raw, v.error), zeus::Duration::max());
     // A counter that never wraps goes on as the vendor counts it, resets and all.
-    v.count = feed.infos[i].wrap == 0 ? r.raw : feed.first[i] + track.total;
+    v.total = track.total;
+    v.count = feed.infos[i].wrap == 0 ? r.raw : v.first + track.total;
     v.resets = track.resets;
   }
   for (const auto& op : feed.current) {
@@ -146,12 +142,9 @@ void Readers::read(Feed& feed) {
   feed.current.clear();
 }
 
-std::vector<Value> Readers::last(const Feed& feed, std::uint64_t& calls,
-                                 std::uint64_t& failures) const {
+std::map<zeus::Errc, std::uint64_t> Readers::errors(const Feed& feed) const {
   const std::lock_guard lock(mutex_);
-  calls = feed.calls;
-  failures = feed.failures;
-  return feed.last;
+  return feed.errors;
 }
 
 bool Readers::stop(milliseconds limit) {

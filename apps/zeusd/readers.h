@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -23,7 +24,13 @@ struct Value {
   std::uint64_t count = 0;
   zeus::Instant at{};  ///< The middle of the call, or the vendor's own time.
   zeus::Errc error = zeus::Errc::busy;
-  std::uint64_t resets = 0;  ///< Of the counter, since the first reading.
+  std::uint64_t first = 0;   ///< Of a counter: its first reading.
+  std::uint64_t total = 0;   ///< Of a counter: raw units gained since, over wraps and resets.
+  std::uint64_t resets = 0;  ///< Of a counter, since the first reading.
+  /// Joules since the first reading; they never fall.
+  double gained(const zeus::SensorInfo& info) const noexcept {
+    return static_cast<double>(total) * info.scale;
+  }
   bool ok() const noexcept { return error == zeus::Errc::ok; }
 };
 
@@ -39,7 +46,6 @@ struct Feed {
   // Of the thread that reads it.
   std::vector<zeus::Reading> readings{};
   std::vector<zeus::Track> tracks{};
-  std::vector<std::uint64_t> first{};
   std::vector<Value> values{};
   std::vector<std::shared_ptr<ReadOp>> current{};
 
@@ -47,8 +53,7 @@ struct Feed {
   enum class State : std::uint8_t { idle, queued, running } state = State::idle;
   std::vector<std::shared_ptr<ReadOp>> waiting{};
   zeus::Instant since{};  ///< When its call began.
-  std::uint64_t calls = 0, failures = 0;
-  std::vector<Value> last{};  ///< What was read last, for whoever asks without a call.
+  std::map<zeus::Errc, std::uint64_t> errors{};  ///< Calls that gave one.
 };
 
 /// One request for the values of some feeds, each named once. `done` is called once, by a reader,
@@ -84,8 +89,8 @@ class Readers {
   void submit(std::shared_ptr<ReadOp> op);
   /// Has a further thread look after what waits behind calls that hang. Called every second.
   void nudge();
-  /// What a feed gave last, and how often it was called. Never waits for a vendor.
-  std::vector<Value> last(const Feed& feed, std::uint64_t& calls, std::uint64_t& failures) const;
+  /// How often what could not be read. Never waits for a vendor.
+  std::map<zeus::Errc, std::uint64_t> errors(const Feed& feed) const;
 
   /// False where a call still hangs when `limit` has passed: then nothing of this may be destroyed.
   bool stop(std::chrono::milliseconds limit);
