@@ -1,0 +1,168 @@
+#include "readers.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "measure/track.h"
+
+namespace zeus::zeusd {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kHangs(2);  ///< A call that takes longer is not waited for by others.
+
+}  // namespace
+
+ReadOp::ReadOp(std::vector<Feed*> feeds, Done done)
+    : feeds_(std::move(feeds)), values_(feeds_.size()), left_(feeds_.size()),
+      done_(std::move(done)) {}
+
+const Value& ReadOp::value(const Feed* feed, unsigned slot) const noexcept {
+  static const Value kNone;
+  const auto it = std::find(feeds_.begin(), feeds_.end(), feed);
+  if (it == feeds_.end()) return kNone;
+  const auto& values = values_[static_cast<std::size_t>(it - feeds_.begin())];
+  return slot < values.size() ? values[slot] : kNone;
+}
+
+Readers::~Readers() { stop(milliseconds(0)); }
+
+Feed* Readers::feed(const zeus::Device& device, const zeus::Sensor& sensor) {
+  for (Feed& f : feeds_) {
+    if (f.source == sensor.source) return &f;
+  }
+  Feed& f = feeds_.emplace_back();
+  f.source = sensor.source;
+  f.index = feeds_.size() - 1;
+  for (const zeus::Sensor& s : device.sensors) {
+    if (s.source != sensor.source) continue;
+    if (f.infos.size() <= s.slot) f.infos.resize(s.slot + 1);
+    f.infos[s.slot] = s.info;
+    f.wraps |= s.info.quantity == zeus::Quantity::energy && s.info.wrap != 0;
+  }
+  f.readings.resize(f.infos.size());
+  f.tracks.resize(f.infos.size());
+  f.values.resize(f.infos.size());
+  return &f;
+}
+
+void Readers::submit(std::shared_ptr<ReadOp> op) {
+  if (op->feeds_.empty()) return op->done_(op);
+  const std::lock_guard lock(mutex_);
+  for (Feed* f : op->feeds_) {
+    f->waiting.push_back(op);
+    if (f->state != Feed::State::idle) continue;
+    f->state = Feed::State::queued;
+    queue_.push_back(f);
+  }
+  if (!queue_.empty()) help(1);
+}
+
+void Readers::nudge() {
+  const std::lock_guard lock(mutex_);
+  if (!queue_.empty()) help(1);
+}
+
+/// Sees to it that so many threads are awake that no hanging call holds.
+void Readers::help(std::size_t awake_needed) {
+  const zeus::Instant now = std::chrono::steady_clock::now();
+  const auto hanging = static_cast<std::size_t>(
+      std::count_if(feeds_.begin(), feeds_.end(), [now](const Feed& f) {
+        return f.state == Feed::State::running && now - f.since > kHangs;
+      }));
+  const std::size_t awake = alive_ - sleeping_ + woken_;
+  if (awake - std::min(awake, hanging) >= awake_needed || stopping_) return;
+  if (sleeping_ > woken_) {
+    ++woken_;
+    wake_.notify_one();
+  } else if (alive_ <= feeds_.size()) {  // One more than could hang.
+    ++alive_;
+    threads_.emplace_back([this] { run(); });
+  }
+}
+
+void Readers::run() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    if (queue_.empty()) {
+      ++sleeping_;
+      wake_.wait(lock, [this] { return woken_ > 0 || stopping_; });
+      --sleeping_;
+      if (woken_ > 0) --woken_;
+      continue;
+    }
+    Feed& feed = *queue_.front();
+    queue_.pop_front();
+    feed.state = Feed::State::running;
+    feed.since = std::chrono::steady_clock::now();
+    feed.current.swap(feed.waiting);
+    // Should this call hang, another thread is there for what is still queued.
+    if (!queue_.empty()) help(2);
+    lock.unlock();
+    read(feed);
+    lock.lock();
+    for (const Value& v : feed.values) {
+      if (!v.ok()) ++feed.errors[v.error];
+    }
+    feed.state = feed.waiting.empty() ? Feed::State::idle : Feed::State::queued;
+    if (feed.state == Feed::State::queued) queue_.push_back(&feed);
+  }
+  --alive_;
+  ended_.notify_all();
+}
+
+void Readers::read(Feed& feed) {
+  std::fill(feed.readings.begin(), feed.readings.end(), zeus::Reading{});
+  const zeus::Instant before = std::chrono::steady_clock::now();
+  const zeus::Errc whole = feed.source->read(feed.readings);
+  const zeus::Instant middle = before + (std::chrono::steady_clock::now() - before) / 2;
+  for (std::size_t i = 0; i < feed.infos.size(); ++i) {
+    const zeus::Reading& r = feed.readings[i];
+    Value& v = feed.values[i];
+    v.error = whole == zeus::Errc::ok ? r.error : whole;
+    v.at = r.own_time ? r.at : middle;
+    const bool counter = feed.infos[i].quantity == zeus::Quantity::energy;
+    if (!counter) {
+      v.count = r.raw;
+      continue;
+    }
+    zeus::Track& track = feed.tracks[i];
+    if (!track.valid() && v.ok()) v.first = r.raw;
+    zeus::follow(track, feed.infos[i], zeus::Sample(v.at, r.raw, v.error), zeus::Duration::max());
+    // A counter that never wraps goes on as the vendor counts it, resets and all.
+    v.total = track.total;
+    v.count = feed.infos[i].wrap == 0 ? r.raw : v.first + track.total;
+    v.resets = track.resets;
+  }
+  for (const auto& op : feed.current) {
+    const auto place = std::find(op->feeds_.begin(), op->feeds_.end(), &feed);
+    op->values_[static_cast<std::size_t>(place - op->feeds_.begin())] = feed.values;
+    if (op->left_.fetch_sub(1, std::memory_order_acq_rel) == 1) op->done_(op);
+  }
+  feed.current.clear();
+}
+
+std::map<zeus::Errc, std::uint64_t> Readers::errors(const Feed& feed) const {
+  const std::lock_guard lock(mutex_);
+  return feed.errors;
+}
+
+bool Readers::stop(milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  stopping_ = true;
+  wake_.notify_all();
+  const bool all = ended_.wait_for(lock, limit, [this] { return alive_ == 0; }) || alive_ == 0;
+  lock.unlock();
+  for (std::thread& t : threads_) {
+    if (!t.joinable()) continue;
+    if (all) {
+      t.join();
+    } else {
+      t.detach();
+    }
+  }
+  threads_.clear();
+  return all;
+}
+
+}  // namespace zeus::zeusd

@@ -1,0 +1,395 @@
+#include <utility>
+
+#include "options.h"
+
+#include <fmt/format.h>
+#include <grp.h>
+#include <signal.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <system_error>
+#include <thread>
+
+#include "control.h"
+#include "daemon.h"
+#include "device/backend.h"
+#include "leases.h"
+#include "net/listen.h"
+#include "net/server.h"
+#include "node.h"
+#include "notify.h"
+#include "readers.h"
+#include "streams.h"
+#include "version.h"
+
+namespace zeus::zeusd {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using SteadyClock = std::chrono::steady_clock;
+
+constexpr int kFailed = 1;
+
+/// What is wrong with how it was started or where: one sentence for whoever started it.
+struct CannotServe : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+template <class T>
+T must(Result<T> result) {
+  if (!result) throw CannotServe(result.error().detail);
+  return *std::move(result);
+}
+
+bool loopback(const std::string& address) {
+  return address.starts_with("127.") || address.starts_with("localhost:") ||
+         address.starts_with("[::1]:");
+}
+
+/// Every connection takes a descriptor: as many as the system grants.
+void raise_descriptors() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
+Machine open_machine(const ServeOptions& o) {
+  Machine machine = must(zeus::open(must(Address::parse(o.host))));
+  for (const Problem& p : machine.problems) spdlog::warn("{}: {}", p.where, p.error.detail);
+  if (machine.simulation && ::geteuid() == 0 && !o.allow_simulated) {
+    throw CannotServe(fmt::format(
+        "{} is a simulated machine: as root, zeusd serves one only with --allow-simulated",
+        machine.simulation->scenario));
+  }
+  return machine;
+}
+
+/// Whether this process may turn knobs, found by setting one to what it is set to.
+Status can_control(const Machine& machine, const Overrides* overrides) {
+  for (const Device& d : machine.devices) {
+    for (const KnobInfo& k : d.knobs) {
+      if (k.name != "power_limit") continue;
+      if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
+      const auto now = k.knob->get();
+      if (!now) return now.error();
+      return k.knob->set(*now);
+    }
+  }
+  return ok();
+}
+
+/// Whether a processor's counters are there and closed to us.
+std::optional<Error> denied_counters(const Machine& machine) {
+  for (const Device& d : machine.devices) {
+    if (d.info.kind == DeviceInfo::Kind::cpu) return std::nullopt;
+  }
+  for (const Problem& p : machine.problems) {
+    if (p.error.code == Errc::denied && p.where.starts_with("rapl")) return p.error;
+  }
+  return std::nullopt;
+}
+
+/// The groups to serve: those asked for, which must then be possible, or all that are.
+std::vector<Group> groups_of(const ServeOptions& o, const Machine& machine,
+                             const Overrides* overrides) {
+  const auto wanted = o.enable.value_or(std::vector<Group>(zeus::net::kGroups.begin(),
+                                                           zeus::net::kGroups.end()));
+  std::vector<Group> out;
+  for (const Group g : wanted) {
+    std::optional<std::string> why;
+    if (g == Group::gpu_control) {
+      if (auto can = can_control(machine, overrides); !can && can.error().code == Errc::denied) {
+        why = can.error().detail;
+      }
+    } else if (g == Group::cpu_read) {
+      if (const auto denied = denied_counters(machine)) why = denied->detail;
+    }
+    if (!why) {
+      out.push_back(g);
+    } else if (o.enable) {
+      throw CannotServe(fmt::format("cannot serve {}: {}", to_string(g), *why));
+    } else {
+      spdlog::warn("{} is not served: {}", to_string(g), *why);
+    }
+  }
+  return out;
+}
+
+void check_exposure(const ServeOptions& o, const std::vector<Group>& groups, bool key) {
+  const bool control = std::find(groups.begin(), groups.end(), Group::gpu_control) != groups.end();
+  if (!o.tcp || key || !control || o.tcp_read_only) return;
+  const std::string what = fmt::format("anybody who reaches {} could control the GPUs",
+                                       o.tcp_bind_address);
+  if (o.compat || o.insecure_control || loopback(o.tcp_bind_address)) {
+    spdlog::warn("no signing key: {}", what);
+    return;
+  }
+  throw CannotServe(what + ": give --signing-key-path, --tcp-read-only or --enable gpu-read, or "
+                           "say --insecure-control");
+}
+
+std::shared_ptr<asio::ssl::context> tls_of(const ServeOptions& o) {
+  if (o.tls_cert.empty()) return nullptr;
+  auto tls = std::make_shared<asio::ssl::context>(asio::ssl::context::tls_server);
+  boost::system::error_code ec;
+  tls->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
+  tls->use_certificate_chain_file(o.tls_cert.native(), ec);
+  if (ec) {
+    throw CannotServe(fmt::format("cannot use the certificate {}: {}", o.tls_cert.native(), ec.message()));
+  }
+  tls->use_private_key_file(o.tls_key.native(), asio::ssl::context::pem, ec);
+  if (ec) throw CannotServe(fmt::format("cannot use the key {}: {}", o.tls_key.native(), ec.message()));
+  return tls;
+}
+
+/// One line of JSON for each write: who, what, from what, to what, and what came of it.
+class AuditLog {
+ public:
+  explicit AuditLog(const std::filesystem::path& file) {
+    if (file.empty()) return;
+    try {
+      log_ = std::make_shared<spdlog::logger>(
+          "audit", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.native()));
+    } catch (const spdlog::spdlog_ex& e) {
+      throw CannotServe(fmt::format("cannot write the audit log {}: {}", file.native(), e.what()));
+    }
+    log_->set_pattern("%v");
+    log_->flush_on(spdlog::level::info);
+  }
+  void operator()(const Audit& a) const {
+    nlohmann::ordered_json line = {{"time_ms", unix_ms_now()}, {"who", a.who},
+                                   {"gpu", a.gpu},             {"operation", a.operation},
+                                   {"from", a.from},           {"to", a.to},
+                                   {"status", a.outcome.status}};
+    if (!a.lease.empty()) line["lease"] = a.lease.substr(0, 8);
+    if (!a.outcome.text.empty()) line["error"] = a.outcome.text.substr(0, 1000);
+    const std::string text =
+        line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    spdlog::info("audit {}", text);
+    if (log_) log_->info("{}", text);
+  }
+
+ private:
+  std::shared_ptr<spdlog::logger> log_;
+};
+
+/// How often counters that wrap must be read: twice before any could have.
+Duration keep_period(const Readers& readers) {
+  Duration period = seconds(10);
+  for (const Feed& f : readers.feeds()) {
+    for (const SensorInfo& s : f.infos) {
+      if (s.wrap == 0) continue;
+      const double most_w = s.profile.power_max_w > 0 ? s.profile.power_max_w : 1e4;
+      const double wrap_s = static_cast<double>(s.wrap) * s.scale / most_w;
+      period = std::min<Duration>(
+          period, std::chrono::duration_cast<Duration>(std::chrono::duration<double>(wrap_s / 2)));
+    }
+  }
+  return std::max<Duration>(period, milliseconds(100));
+}
+
+void keep_counters(Readers& readers, bool all) {
+  std::vector<Feed*> feeds;
+  for (const Feed& f : readers.feeds()) {
+    if (all || f.wraps) feeds.push_back(const_cast<Feed*>(&f));
+  }
+  if (feeds.empty()) return;
+  readers.submit(std::make_shared<ReadOp>(std::move(feeds), [](const auto&) {}));
+}
+
+/// Everything that serves, in the order in which it is made.
+struct Service {
+  Service(const ServeOptions& o, Machine machine, const std::vector<Group>& groups,
+          Access access_given, const Overrides* overrides)
+      : audit(o.audit_log),
+        node(std::move(machine), readers, gpus(groups), cpus(groups)),
+        access(std::move(access_given)),
+        daemon({ZEUS_VERSION, o.cpu_hz, scenario(node), [this] { return healthy(); }},
+               {node, readers, access}),
+        server(server_options(o), daemon),
+        leases(server.context(0),
+               [this](const std::string& id, const std::set<unsigned>& touched,
+                      std::string_view why) {
+                 spdlog::info("lease {} ends: {}", id.substr(0, 8), why);
+                 if (control) control->ended(id, touched);
+               }),
+        control(std::make_unique<Control>(
+            node, leases,
+            Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); }})),
+        streams(node, readers, server,
+                {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
+    auto& parts = daemon.parts();
+    parts.server = &server;
+    parts.leases = &leases;
+    parts.control = control.get();
+    parts.streams = &streams;
+  }
+
+  static bool has(const std::vector<Group>& groups, Group g) {
+    return std::find(groups.begin(), groups.end(), g) != groups.end();
+  }
+  static bool gpus(const std::vector<Group>& groups) {
+    return has(groups, Group::gpu_read) || has(groups, Group::gpu_control);
+  }
+  static bool cpus(const std::vector<Group>& groups) { return has(groups, Group::cpu_read); }
+  static std::string scenario(const Node& node) {
+    return node.machine().simulation ? node.machine().simulation->scenario : std::string();
+  }
+  static zeus::net::Server::Options server_options(const ServeOptions& o) {
+    zeus::net::Server::Options s;
+    s.workers = o.workers != 0 ? o.workers : std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
+    s.connections = o.connections;
+    s.headers_sent = fmt::format("zeus-protocol: {}\r\n", zeus::net::kProtocol);
+    return s;
+  }
+  bool healthy() const { return !listener || listener->intact(); }
+
+  AuditLog audit;
+  Readers readers;
+  Node node;
+  Access access;
+  Daemon daemon;
+  zeus::net::Server server;
+  std::optional<zeus::net::UnixListener> listener;
+  Leases leases;
+  std::unique_ptr<Control> control;
+  Streams streams;
+};
+
+void listen(Service& service, const ServeOptions& o) {
+  if (o.uds) {
+    service.listener = must(zeus::net::UnixListener::open(
+        o.socket_path, {o.socket_permissions, o.socket_uid, o.socket_gid}));
+    must(service.server.listen(std::move(*service.listener).take()));
+    spdlog::info("listening on {}", o.socket_path.native());
+  }
+  if (o.tcp) {
+    std::string bound;
+    auto socket = must(zeus::net::listen_tcp(o.tcp_bind_address, bound));
+    must(service.server.listen(std::move(socket), tls_of(o)));
+    spdlog::info("listening on {}{}", bound, o.tls_cert.empty() ? "" : " (TLS)");
+  }
+}
+
+/// Looks after everything that has its time, until a signal comes. The result is that signal.
+int keep(Service& service, const sigset_t& signals) {
+  const Duration counters_every = keep_period(service.readers);
+  const auto watchdog = watchdog_period();
+  Duration tick = std::min<Duration>(milliseconds(250), counters_every);
+  if (watchdog) tick = std::min<Duration>(tick, *watchdog);
+  const timespec wait{tick / seconds(1), static_cast<long>((tick % seconds(1)).count())};
+  auto counters_at = SteadyClock::now(), strays_at = counters_at, beat_at = counters_at;
+  while (true) {
+    siginfo_t info{};
+    const int signal = ::sigtimedwait(&signals, &info, &wait);
+    if (signal > 0) return signal;
+    const auto now = SteadyClock::now();
+    service.leases.sweep(now);
+    service.readers.nudge();
+    if (now >= counters_at) {
+      keep_counters(service.readers, false);
+      counters_at = now + counters_every;
+    }
+    if (now >= strays_at) {
+      service.control->settle_strays();
+      strays_at = now + seconds(2);
+    }
+    if (watchdog && now >= beat_at) {
+      notify("WATCHDOG=1");
+      beat_at = now + *watchdog;
+    }
+  }
+}
+
+int run(const ServeOptions& o) {
+  raise_descriptors();
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&signals, s);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  ::signal(SIGPIPE, SIG_IGN);
+
+  std::optional<Overrides> overrides;
+  if (!o.overrides.empty()) {
+    overrides = must(Overrides::load(o.overrides));
+    for (const std::string& w : overrides->warnings()) spdlog::warn("{}", w);
+  }
+  const Overrides* const commands = overrides && !overrides->empty() ? &*overrides : nullptr;
+  Machine machine = open_machine(o);
+  const auto groups = groups_of(o, machine, commands);
+  if (commands != nullptr && !Service::has(groups, Group::gpu_control)) {
+    throw CannotServe(fmt::format("the overrides in {} would have no effect: gpu-control is not "
+                                  "enabled; enable it, or leave them out",
+                                  o.overrides.native()));
+  }
+  Access::Options access{groups, std::nullopt, o.people, {}, !o.compat, o.tcp_read_only};
+  access.hosts.insert(o.allow_hosts.begin(), o.allow_hosts.end());
+  if (!o.signing_key.empty()) {
+    access.key = must(zeus::net::SigningKey::load(o.signing_key, !o.compat));
+  }
+  check_exposure(o, groups, access.key.has_value());
+  std::error_code ec;
+  if (Service::has(groups, Group::gpu_control)) {
+    std::filesystem::create_directories(o.journal, ec);
+    if (!ec) {
+      std::filesystem::permissions(o.journal, std::filesystem::perms::owner_all, ec);
+    }
+    if (ec) {
+      throw CannotServe(fmt::format("cannot keep a journal in {}: {}; name another folder with "
+                                    "--journal",
+                                    o.journal.native(), ec.message()));
+    }
+  }
+
+  auto service = std::make_unique<Service>(o, std::move(machine), groups, Access(std::move(access)),
+                                           commands);
+  keep_counters(service->readers, true);  // All joules that are served count from now.
+  listen(*service, o);
+  if (Service::has(groups, Group::gpu_control)) {
+    for (const Problem& p : service->control->recover()) {
+      spdlog::warn("{}: {}", p.where, p.error.detail);
+    }
+  }
+  service->server.start();
+  service->streams.start();
+  spdlog::info("zeusd {} serves {} GPUs and {} CPUs{}", ZEUS_VERSION, service->node.gpus().size(),
+               service->node.cpus().size(),
+               service->node.machine().simulation
+                   ? fmt::format(" of the simulated machine {}", Service::scenario(service->node))
+                   : "");
+  notify("READY=1");
+
+  const int signal = keep(*service, signals);
+  spdlog::info("signal {}: stopping", signal);
+  notify("STOPPING=1");
+  service->server.stop();
+  const bool turned = service->control->stop(milliseconds(5000));
+  const bool read = service->readers.stop(milliseconds(200));
+  if (turned && read) return 0;
+  // A driver's call hangs. What it uses must stay until the process is gone.
+  spdlog::warn("a call of a driver does not return; what it may have left is in {}",
+               o.journal.native());
+  service->listener.reset();
+  spdlog::shutdown();
+  ::_exit(turned ? 0 : kFailed);
+}
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  try {
+    return run(options);
+  } catch (const CannotServe& e) {
+    spdlog::error("{}", e.what());
+    return kFailed;
+  }
+}
+
+}  // namespace zeus::zeusd

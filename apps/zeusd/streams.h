@@ -1,0 +1,69 @@
+#pragma once
+
+#include <utility>
+
+#include <atomic>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "net/server.h"
+#include "node.h"
+#include "readers.h"
+
+namespace zeus::zeusd {
+
+/// Mean power in mW between two readings of a counter; nothing where it cannot be told.
+std::optional<std::uint64_t> power_mw(const Channel& channel, const Value& before,
+                                      const Value& now);
+
+/// Power as events. A device is polled while somebody subscribes to it, and no other; what it reads
+/// is formatted once and sent to all. A value is sent when it changes, when somebody has just
+/// subscribed, and at least every second, so that silence means that something is wrong; where a
+/// device cannot be read a comment says so.
+class Streams {
+ public:
+  struct Options {
+    unsigned gpu_hz = 20, cpu_hz = 10;
+    std::chrono::milliseconds repeat{1000};  ///< An unchanged value is sent again.
+    std::chrono::milliseconds beat{5000};    ///< A comment, where there is nothing else to say.
+    bool always = false;                     ///< Polls without subscribers too.
+  };
+
+  /// The server's workers must have been made, and not started.
+  Streams(const Node& node, Readers& readers, zeus::net::Server& server, Options options);
+  ~Streams();
+
+  /// On the thread of `worker`. `slow`: at most ten values a second, whatever the rate.
+  std::unique_ptr<zeus::net::Stream> gpus(const std::vector<unsigned>& ids, std::size_t worker);
+  std::unique_ptr<zeus::net::Stream> cpus(const std::vector<unsigned>& ids, std::size_t worker,
+                                          bool slow);
+
+  std::size_t subscribers() const noexcept;
+  void start();  ///< Begins polling where `always` asks for it. After the server has started.
+
+ private:
+  struct Topic;
+  struct Desk;
+  class Subscription;
+
+  std::unique_ptr<zeus::net::Stream> subscribe(std::vector<Topic*> topics, std::size_t worker,
+                                               bool slow);
+  void wake(Topic& topic);
+  void poll(Topic& topic);
+  void take(Topic& topic, const ReadOp& op);
+  void publish(Topic& topic, std::string text, bool everybody);
+
+  Readers& readers_;
+  zeus::net::Server& server_;
+  Options options_;
+  std::vector<std::unique_ptr<Topic>> topics_;
+  std::vector<std::unique_ptr<Desk>> desks_;  ///< One a worker, of its thread.
+  std::atomic<std::size_t> subscribers_{0};
+};
+
+}  // namespace zeus::zeusd

@@ -1,0 +1,317 @@
+#include "net/server.h"
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/posix/stream_descriptor.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/beast/http/status.hpp>
+#include <future>
+#include <nlohmann/json.hpp>
+
+#include "net/server_connection.h"
+#include "net/worker.h"
+
+namespace zeus::net {
+namespace {
+
+using std::chrono::steady_clock;
+
+Seconds steady_seconds() {
+  return std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now().time_since_epoch())
+      .count();
+}
+
+/// "date: Mon, 30 Nov 2026 16:13:47 GMT\r\n", whatever the locale.
+std::string date_line() {
+  constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
+  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
+                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
+  const std::time_t now = std::time(nullptr);
+  std::tm t{};
+  ::gmtime_r(&now, &t);
+  return fmt::format("date: {}, {:02} {} {} {:02}:{:02}:{:02} GMT\r\n", kDays[t.tm_wday], t.tm_mday,
+                     kMonths[t.tm_mon], t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
+}
+
+Peer unix_peer(int fd) {
+  Peer peer;
+  peer.local = true;
+  ucred who{};
+  socklen_t size = sizeof who;
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0) {
+    peer.pid = who.pid;
+    peer.uid = who.uid;
+    peer.gid = who.gid;
+  }
+  peer.name = fmt::format("uid {} pid {}", static_cast<int>(peer.uid), peer.pid);
+  return peer;
+}
+
+Peer tcp_peer(const sockaddr_storage& address) {
+  Peer peer;
+  char text[INET6_ADDRSTRLEN] = {};
+  if (address.ss_family == AF_INET) {
+    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
+    ::inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
+    peer.loopback = (ntohl(in.sin_addr.s_addr) >> 24) == 127;
+    peer.name = fmt::format("{}:{}", text, ntohs(in.sin_port));
+  } else if (address.ss_family == AF_INET6) {
+    const auto& in = reinterpret_cast<const sockaddr_in6&>(address);
+    ::inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
+    const bool mapped = IN6_IS_ADDR_V4MAPPED(&in.sin6_addr);
+    peer.loopback = IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) || (mapped && in.sin6_addr.s6_addr[12] == 127);
+    peer.name = fmt::format("[{}]:{}", text, ntohs(in.sin6_port));
+  }
+  return peer;
+}
+
+}  // namespace
+
+std::shared_ptr<const std::string> chunk(std::string_view event) {
+  return std::make_shared<const std::string>(
+      fmt::format("{:x}\r\n{}\r\n", event.size(), event));
+}
+
+Response refusal(unsigned status, std::string_view why) {
+  Response response;
+  response.status = status;
+  response.type = "application/json";
+  response.body = nlohmann::json{{"error", why}}.dump();
+  return response;
+}
+
+void write_head(std::string& out, const Response& response, std::size_t length, bool close,
+                const Worker& worker) {
+  if (response.status == 200) {
+    out += "HTTP/1.1 200 OK\r\n";
+  } else {
+    const auto reason = boost::beast::http::obsolete_reason(
+        boost::beast::http::int_to_status(response.status));
+    fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\n", response.status,
+                   std::string_view(reason.data(), reason.size()));
+  }
+  if (response.stream) {
+    out += "content-type: text/event-stream\r\ncache-control: no-cache\r\n"
+           "transfer-encoding: chunked\r\n";
+  } else {
+    const fmt::format_int digits(length);
+    out += "content-length: ";
+    out.append(digits.data(), digits.size());
+    out += "\r\n";
+    if (!response.type.empty()) {
+      out += "content-type: ";
+      out += response.type;
+      out += "\r\n";
+    }
+  }
+  out += response.headers;
+  out += worker.options.headers_sent;
+  out += worker.date;
+  if (close) out += "connection: close\r\n";
+  out += "\r\n";
+}
+
+void Worker::tick() {
+  now = steady_seconds();
+  date = date_line();
+  for (auto it = connections.begin(); it != connections.end();) {
+    Tracked& c = *it++;  // It may leave the list.
+    if (c.deadline < now) c.expire(now);
+  }
+  ticker.expires_after(std::chrono::seconds(1));
+  ticker.async_wait([this](boost::system::error_code ec) {
+    if (!ec) tick();
+  });
+}
+
+struct Server::Impl {
+  Impl(Options its_options, Handler& its_handler)
+      : options(std::move(its_options)), handler(its_handler) {
+    for (std::size_t i = 0; i < std::max<std::size_t>(options.workers, 1); ++i) {
+      workers.push_back(std::make_unique<Worker>(options, handler, counters, i));
+    }
+    spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  }
+
+  struct Listener {
+    asio::posix::stream_descriptor socket;
+    std::shared_ptr<asio::ssl::context> tls;
+  };
+
+  void wait(Listener& listener) {
+    listener.socket.async_wait(asio::posix::stream_descriptor::wait_read,
+                               [this, &listener](boost::system::error_code ec) {
+                                 if (ec || stopping) return;
+                                 accept_some(listener);
+                               });
+  }
+
+  void accept_some(Listener& listener) {
+    for (int i = 0; i < 64; ++i) {
+      sockaddr_storage address{};
+      socklen_t size = sizeof address;
+      const int fd = ::accept4(listener.socket.native_handle(),
+                               reinterpret_cast<sockaddr*>(&address), &size,
+                               SOCK_NONBLOCK | SOCK_CLOEXEC);
+      if (fd >= 0) {
+        take(Fd(fd), address, listener);
+      } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
+        return out_of_descriptors(listener);
+      } else if (errno != EINTR && errno != ECONNABORTED) {
+        break;
+      }
+    }
+    wait(listener);
+  }
+
+  /// No descriptor is left: with the spare one the first in the queue is told so, by a close. The
+  /// listening socket stays as it is, and is looked at again a little later.
+  void out_of_descriptors(Listener& listener) {
+    spare = Fd();
+    const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (refused.get() >= 0) counters.refused.fetch_add(1, std::memory_order_relaxed);
+    spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    auto pause = std::make_shared<asio::steady_timer>(workers[0]->context,
+                                                      std::chrono::milliseconds(20));
+    pause->async_wait([this, &listener, pause](boost::system::error_code ec) {
+      if (!ec && !stopping) accept_some(listener);
+    });
+  }
+
+  void take(Fd fd, const sockaddr_storage& address, const Listener& listener) {
+    counters.accepted.fetch_add(1, std::memory_order_relaxed);
+    const bool local = address.ss_family == AF_UNIX;
+    if (!local) {
+      const int on = 1;
+      (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    }
+    Worker& worker = *workers[next++ % workers.size()];
+    const bool full = counters.open.load() >= options.connections;
+    asio::post(worker.context, [this, &worker, fd = std::move(fd), full, local,
+                                tls = listener.tls.get(),
+                                peer = local ? unix_peer(fd.get()) : tcp_peer(address),
+                                family = static_cast<int>(address.ss_family)]() mutable {
+      if (worker.stopping || (full && !make_room(worker))) {
+        counters.refused.fetch_add(1, std::memory_order_relaxed);
+        return;
+      }
+      boost::system::error_code ec;
+      Socket socket(worker.context);
+      socket.assign(asio::generic::stream_protocol(family, local ? 0 : IPPROTO_TCP),
+                    std::exchange(fd, Fd()).release(), ec);
+      socket.non_blocking(true, ec);
+      if (tls != nullptr) {
+        begin(worker, TlsStream(std::move(socket), *tls), std::move(peer));
+      } else {
+        begin(worker, std::move(socket), std::move(peer));
+      }
+    });
+  }
+
+  template <class S>
+  static void begin(Worker& worker, S stream, Peer peer) {
+    auto connection = std::make_shared<ServerConnection<S>>(worker, std::move(stream), std::move(peer));
+    worker.connections.push_back(*connection);
+    asio::co_spawn(
+        worker.context,
+        [](std::shared_ptr<ServerConnection<S>> c) -> asio::awaitable<void> { co_await c->run(); }(
+            connection),
+        asio::detached);
+  }
+
+  /// The connection that was idle for longest gives way.
+  static bool make_room(Worker& worker) {
+    const auto it = std::find_if(worker.connections.begin(), worker.connections.end(),
+                                 [](const Tracked& c) { return c.idle; });
+    if (it == worker.connections.end()) return false;
+    it->cut();
+    it->unlink();
+    return true;
+  }
+
+  Options options;
+  Handler& handler;
+  Counters counters;
+  std::vector<std::unique_ptr<Worker>> workers;
+  std::vector<std::unique_ptr<Listener>> listeners;
+  Fd spare;
+  std::size_t next = 0;
+  std::atomic<bool> stopping{false};
+  bool started = false;
+};
+
+Server::Server(Options options, Handler& handler)
+    : impl_(std::make_unique<Impl>(std::move(options), handler)) {}
+Server::~Server() { stop(); }
+
+Status Server::listen(Fd socket, std::shared_ptr<asio::ssl::context> tls) {
+  const int fd = socket.get();
+  const int flags = ::fcntl(fd, F_GETFL);
+  if (flags < 0 || ::fcntl(fd, F_SETFL, flags | O_NONBLOCK) != 0) {
+    return Error{Errc::invalid, errno, "cannot listen on a socket that is not one"};
+  }
+  impl_->listeners.push_back(std::make_unique<Impl::Listener>(Impl::Listener{
+      asio::posix::stream_descriptor(impl_->workers[0]->context, std::move(socket).release()),
+      std::move(tls)}));
+  return ok();
+}
+
+void Server::start() {
+  impl_->started = true;
+  for (const auto& worker : impl_->workers) worker->tick();
+  for (const auto& listener : impl_->listeners) impl_->wait(*listener);
+  for (const auto& worker : impl_->workers) {
+    worker->thread = std::thread([&w = *worker] { w.context.run(); });
+  }
+}
+
+void Server::stop(std::chrono::milliseconds limit) {
+  if (!impl_->started || impl_->stopping.exchange(true)) return;
+  const auto until = steady_clock::now() + limit;
+  asio::post(impl_->workers[0]->context, [this] { impl_->listeners.clear(); });
+  for (const auto& worker : impl_->workers) {
+    asio::post(worker->context, [&w = *worker] {
+      w.stopping = true;
+      for (auto it = w.connections.begin(); it != w.connections.end();) (it++)->finish();
+    });
+  }
+  while (impl_->counters.open.load() > 0 && steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (const auto& worker : impl_->workers) {
+    asio::post(worker->context, [&w = *worker] {
+      for (auto it = w.connections.begin(); it != w.connections.end();) (it++)->cut();
+      w.ticker.cancel();
+      w.work.reset();
+    });
+  }
+  // What still waits for a device is let go with its loop.
+  const auto last = steady_clock::now() + std::chrono::milliseconds(200);
+  while (impl_->counters.open.load() > 0 && steady_clock::now() < last) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  for (const auto& worker : impl_->workers) worker->context.stop();
+  for (const auto& worker : impl_->workers) worker->thread.join();
+}
+
+std::size_t Server::workers() const noexcept { return impl_->workers.size(); }
+asio::io_context& Server::context(std::size_t worker) noexcept {
+  return impl_->workers[worker]->context;
+}
+
+Server::Count Server::count() const noexcept {
+  const Counters& c = impl_->counters;
+  return {c.accepted.load(), c.refused.load(), c.open.load(), c.skipped.load()};
+}
+
+}  // namespace zeus::net
