@@ -56,6 +56,16 @@ class JsonScan {
     rest_.remove_prefix(4);
     return std::nullopt;
   }
+  bool boolean() noexcept {
+    blanks();
+    for (const std::string_view word : {"true", "false"}) {
+      if (!rest_.starts_with(word)) continue;
+      rest_.remove_prefix(word.size());
+      return word == "true";
+    }
+    ok_ = false;
+    return false;
+  }
   std::string_view text() noexcept {
     if (!expect('"')) return {};
     for (std::size_t i = 0; i < rest_.size(); ++i) {
