@@ -31,7 +31,7 @@ inline constexpr int kUsage = 2;
 
 /// What every verb understands.
 struct Globals {
-  std::string host = "local:";
+  std::string host;  ///< Empty: this machine, with the daemon that the environment names.
   std::string output;
   bool json = false, verbose = false, no_color = false;
   std::vector<std::string> command;  ///< What stands behind `--`.

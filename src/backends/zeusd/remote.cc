@@ -179,6 +179,7 @@ class Builder {
     info.lineage = "rapl:" + name + ':' + std::to_string(device.info.index);
     info.profile.id = "rapl:" + name;
     info.profile.kind = SensorKind::counter;
+    info.profile.coverage = 1;
     info.profile.power_max_w = power_max_w;
     // Ours tells most peers no more than ten values a second (CVE-2020-8694).
     info.profile.update = std::chrono::milliseconds(session_->discovery().version.empty() ? 1 : 100);
