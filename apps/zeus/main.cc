@@ -142,6 +142,7 @@ int run_main(int argc, char** argv) {
   add_verify(app, globals, verbs);
   add_sim(app, globals, verbs);
   add_calibrate(app, globals, verbs);
+  add_fleet(app, globals, verbs);
   add_restore(app, globals, verbs);
   strict(app);
   if (argc < 2) {

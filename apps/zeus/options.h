@@ -52,6 +52,7 @@ void add_record(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_verify(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_fleet(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 
 /// "--interval" of "-I,--interval".

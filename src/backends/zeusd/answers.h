@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "zeus/sensor.h"
@@ -15,6 +16,9 @@ enum class Route : std::uint8_t {
   cpu_energy,  ///< {"0":{"cpu_energy_uj":5,"dram_energy_uj":null}}: a slot for package and DRAM each.
 };
 constexpr std::size_t slots_of(Route route) noexcept { return route == Route::cpu_energy ? 2 : 1; }
+
+/// What to ask for. `partial`: where the daemon has that feature.
+std::string target_of(Route route, std::span<const std::uint16_t> ids, bool partial);
 
 /// Fills a slot for each value of a whole answer; what it does not say is Errc::lost, a null is
 /// absent. A partial answer has its failures in "errors", and they are lost. Errc::malformed where

@@ -6,23 +6,13 @@
 namespace zeus::zeusd {
 
 RouteSource::RouteSource(SessionPtr session, Route route, std::vector<std::size_t> places)
-    : session_(std::move(session)), route_(route), places_(std::move(places)) {
+    : session_(std::move(session)), route_(route), places_(std::move(places)),
+      partial_(session_->discovery().has("partial")) {
   const net::Discovery& d = session_->discovery();
   for (const std::size_t p : places_) {
     ids_.push_back(route == Route::cpu_energy ? d.cpus[p].id : d.gpus[p].id);
   }
-  prepared_ = session_->client().prepare(target(ids_));
-}
-
-std::string RouteSource::target(const std::vector<std::uint16_t>& ids) const {
-  std::string list;
-  for (const std::uint16_t id : ids) list += (list.empty() ? "" : ",") + std::to_string(id);
-  const char* const partial = session_->discovery().has("partial") ? "&partial=true" : "";
-  switch (route_) {
-    case Route::gpu_energy: return "/gpu/get_cumulative_energy?gpu_ids=" + list + partial;
-    case Route::gpu_power: return "/gpu/get_power?gpu_ids=" + list + partial;
-    default: return "/cpu/get_cumulative_energy?cpu=true&dram=true&cpu_ids=" + list + partial;
-  }
+  prepared_ = session_->client().prepare(target_of(route_, ids_, partial_));
 }
 
 Errc RouteSource::read(std::span<Reading> out) noexcept try {
@@ -55,7 +45,7 @@ Errc RouteSource::ask_the_rest(std::span<Reading> out) {
   }
   if (ids.empty()) return Errc::ok;
   std::string body;
-  const auto answer = session_->ask(session_->client().prepare(target(ids)), body);
+  const auto answer = session_->ask(session_->client().prepare(target_of(route_, ids, partial_)), body);
   std::vector<Reading> rest(ids.size() * width);
   Errc error = answer.error == Errc::ok ? to_errc(answer.status) : answer.error;
   if (error == Errc::ok) error = parse_answer(route_, body, ids, rest);

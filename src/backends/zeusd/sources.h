@@ -20,7 +20,6 @@ class RouteSource final : public Source {
   std::size_t slots() const noexcept { return ids_.size() * slots_of(route_); }
 
  private:
-  std::string target(const std::vector<std::uint16_t>& ids) const;
   Errc ask_the_rest(std::span<Reading> out);
   void forget_strangers(std::span<Reading> out) const noexcept;
 
@@ -28,6 +27,7 @@ class RouteSource final : public Source {
   Route route_;
   std::vector<std::size_t> places_;
   std::vector<std::uint16_t> ids_;
+  bool partial_;
   std::string prepared_;
 };
 
