@@ -113,11 +113,18 @@ std::string lines(const Hosts& hosts, double elapsed_s) {
   return out;
 }
 
-/// A table that takes the place of the one before on a terminal.
+/// Where the tables go: on a terminal each takes the place of the one before.
 class Screen {
  public:
-  explicit Screen(bool in_place) : in_place_(in_place) {}
+  explicit Screen(const Globals& globals)
+      : in_place_(!globals.json && globals.output.empty() && ::isatty(STDOUT_FILENO) == 1) {
+    if (globals.output.empty()) return;
+    auto file = OutputFile::stream(globals.output);
+    if (!file) throw UsageError(file.error().detail);
+    file_.emplace(std::move(*file));
+  }
   bool show(const std::string& text) {
+    if (file_) return file_->write(text).has_value();
     std::string out = in_place_ && shown_ > 0 ? fmt::format("\x1b[{}A\x1b[J", shown_) : "";
     out += in_place_ ? cut(text) : text;
     shown_ = std::count(out.begin(), out.end(), '\n');
@@ -140,6 +147,7 @@ class Screen {
   }
   bool in_place_;
   std::ptrdiff_t shown_ = 0;
+  std::optional<OutputFile> file_;
 };
 
 Hosts hosts_of(const FleetOptions& options, net::asio::io_context& io) {
@@ -165,7 +173,7 @@ int fleet(const Globals& globals, const FleetOptions& options) {
   const Hosts hosts = hosts_of(options, io);
   for (const auto& host : hosts) host->start();
 
-  Screen screen(!globals.json && ::isatty(STDOUT_FILENO) == 1);
+  Screen screen(globals);
   const Instant begin = Clock::steady().now();
   const auto elapsed_s = [begin] {
     return std::chrono::duration<double>(Clock::steady().now() - begin).count();
