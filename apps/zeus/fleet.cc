@@ -72,7 +72,8 @@ std::string table(const Hosts& hosts, bool verbose) {
              watts(cpu.power_w), joules(cpu.energy_j, cpu.part), health.why});
     if (!verbose) continue;
     for (const Row& r : rows) {
-      const std::string w = watts(r.power_w), j = joules(r.energy_j.value_or(report::kNan), r.reset);
+      const std::string w = watts(r.power_w),
+                        j = joules(r.energy_j.value_or(report::kNan), r.reset);
       if (r.kind == Kind::gpu) {
         out.row({fmt::format("  gpu {}", r.id), "", w, j, "", "", ""});
       } else {
@@ -94,8 +95,7 @@ std::string lines(const Hosts& hosts, double elapsed_s) {
                          {"state", net::to_string(health.state)},
                          {"why", health.why},
                          {"age_s", report::number(age_s(health))},
-                         {"clock_offset_s",
-                          report::number(health.offset_s.value_or(report::kNan))},
+                         {"clock_offset_s", report::number(health.offset_s.value_or(report::kNan))},
                          {"bad_events", health.bad}};
     for (const auto& [kind, name] : {std::pair(Kind::gpu, "gpu"), std::pair(Kind::cpu, "cpu")}) {
       report::Json devices = report::Json::object();
@@ -192,7 +192,8 @@ int fleet(const Globals& globals, const FleetOptions& options) {
     return show();
   });
   (void)show();
-  const bool all = std::all_of(hosts.begin(), hosts.end(), [](const auto& h) { return h->reached(); });
+  const bool all =
+      std::all_of(hosts.begin(), hosts.end(), [](const auto& h) { return h->reached(); });
   for (const auto& host : hosts) host->stop();
   io.restart();
   io.run_for(std::chrono::seconds(1));  // Ends at once: what was under way fails.
@@ -203,7 +204,8 @@ int fleet(const Globals& globals, const FleetOptions& options) {
 }  // namespace
 
 void add_fleet(CLI::App& app, const Globals& globals, Verbs& verbs) {
-  auto* verb = app.add_subcommand("fleet", "Watch the power and energy of many hosts by their daemons");
+  auto* verb =
+      app.add_subcommand("fleet", "Watch the power and energy of many hosts by their daemons");
   verb->footer(
       "Examples:\n  zeus fleet node1 node2 node3:4938\n"
       "  zeus fleet --json --duration 1m https://node1 /run/zeusd/zeusd.sock");

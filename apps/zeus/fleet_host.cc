@@ -82,7 +82,8 @@ net::asio::awaitable<void> FleetHost::count(std::shared_ptr<FleetHost> /*alive*/
       if (!over_ && known_->enables(Group::cpu_read)) co_await read(Route::cpu_energy, cpus);
     }
     if (over_) co_return;
-    pause_.expires_after(known_ ? interval_ : std::min<Duration>(interval_, std::chrono::milliseconds(100)));
+    pause_.expires_after(known_ ? interval_
+                                : std::min<Duration>(interval_, std::chrono::milliseconds(100)));
     net::error_code ec;
     co_await pause_.async_wait(net::asio::redirect_error(net::asio::use_awaitable, ec));
   }
@@ -112,9 +113,7 @@ StreamFollower::Health FleetHost::health() const {
   return connected(cpu.state) ? cpu : gpu;
 }
 
-bool FleetHost::reached() const {
-  return known_.has_value();
-}
+bool FleetHost::reached() const { return known_.has_value(); }
 
 std::vector<FleetHost::Row> FleetHost::rows() const {
   std::vector<Row> out;

@@ -59,7 +59,8 @@ class FleetHost : public std::enable_shared_from_this<FleetHost> {
   /// Of the stream of GPUs, or of CPUs where the daemon serves those alone.
   net::StreamFollower::Health health() const;
   bool reached() const;
-  /// GPUs, then CPUs, their DRAM included. Powers are of now: there is none of a daemon that is gone.
+  /// GPUs, then CPUs, their DRAM included. Powers are of now: there is none of a daemon that is
+  /// gone.
   std::vector<Row> rows() const;
 
  private:

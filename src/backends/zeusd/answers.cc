@@ -54,9 +54,10 @@ void power(JsonScan& scan, std::size_t place, std::span<Reading> out) noexcept {
 }  // namespace
 
 std::string target_of(Route route, std::span<const std::uint16_t> ids, bool partial) {
-  std::string out = route == Route::gpu_energy  ? "/gpu/get_cumulative_energy?gpu_ids="
-                    : route == Route::gpu_power ? "/gpu/get_power?gpu_ids="
-                                                : "/cpu/get_cumulative_energy?cpu=true&dram=true&cpu_ids=";
+  std::string out = route == Route::gpu_energy ? "/gpu/get_cumulative_energy?gpu_ids="
+                    : route == Route::gpu_power
+                        ? "/gpu/get_power?gpu_ids="
+                        : "/cpu/get_cumulative_energy?cpu=true&dram=true&cpu_ids=";
   for (std::size_t i = 0; i < ids.size(); ++i) out += (i > 0 ? "," : "") + std::to_string(ids[i]);
   return partial ? out + "&partial=true" : out;
 }

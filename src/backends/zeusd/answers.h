@@ -13,7 +13,8 @@ namespace zeus::zeusd {
 enum class Route : std::uint8_t {
   gpu_energy,  ///< {"0":{"energy_mj":5}}: a slot for each id.
   gpu_power,   ///< {"timestamp_ms":1,"power_mw":{"0":75000}}: likewise.
-  cpu_energy,  ///< {"0":{"cpu_energy_uj":5,"dram_energy_uj":null}}: a slot for package and DRAM each.
+  cpu_energy,  ///< {"0":{"cpu_energy_uj":5,"dram_energy_uj":null}}: a slot for package and DRAM
+               ///< each.
 };
 constexpr std::size_t slots_of(Route route) noexcept { return route == Route::cpu_energy ? 2 : 1; }
 
@@ -26,8 +27,8 @@ std::string target_of(Route route, std::span<const std::uint16_t> ids, bool part
 Errc parse_answer(Route route, std::string_view body, std::span<const std::uint16_t> ids,
                   std::span<Reading> out) noexcept;
 
-/// Marks the slots of the devices that {"errors":{"3":"..."}} names as failed with `error`, and says
-/// how many of `ids` it names.
+/// Marks the slots of the devices that {"errors":{"3":"..."}} names as failed with `error`, and
+/// says how many of `ids` it names.
 std::size_t parse_errors(Route route, std::string_view body, Errc error,
                          std::span<const std::uint16_t> ids, std::span<Reading> out) noexcept;
 

@@ -12,10 +12,10 @@ constexpr std::uint16_t kIds[] = {0, 2, 10};
 
 TEST(Answers, OfEnergyAreFoundByTheirKeyInAnyOrder) {
   Readings out;
-  ASSERT_EQ(parse_answer(Route::gpu_energy,
-                         R"({"2":{"energy_mj":7},"0":{"energy_mj":5},"1":{"energy_mj":6}})", kIds,
-                         out),
-            Errc::ok);
+  ASSERT_EQ(
+      parse_answer(Route::gpu_energy,
+                   R"({"2":{"energy_mj":7},"0":{"energy_mj":5},"1":{"energy_mj":6}})", kIds, out),
+      Errc::ok);
   EXPECT_EQ(out[0].raw, 5u);
   EXPECT_EQ(out[1].raw, 7u);
   EXPECT_EQ(out[1].error, Errc::ok);
@@ -66,9 +66,9 @@ TEST(Answers, ThatCannotBeReadAreSaidToBeSo) {
 
 TEST(Answers, ThatRefuseNameTheDevicesThatFailed) {
   Readings out;
-  EXPECT_EQ(parse_errors(Route::gpu_energy, R"({"errors":{"2":"lost","7":"x"}})", Errc::lost, kIds,
-                         out),
-            1u);
+  EXPECT_EQ(
+      parse_errors(Route::gpu_energy, R"({"errors":{"2":"lost","7":"x"}})", Errc::lost, kIds, out),
+      1u);
   EXPECT_EQ(out[0].error, Errc::ok);
   EXPECT_EQ(out[1].error, Errc::lost);
   EXPECT_EQ(parse_errors(Route::gpu_energy, R"({"error":"no"})", Errc::denied, kIds, out), 0u);

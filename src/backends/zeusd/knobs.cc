@@ -82,10 +82,10 @@ class Plain final : public Knob {
 
   Status set(Setting setting) override {
     const long raw = std::lround(setting.low / routes_.scale);
-    const std::string value = routes_.scale == 1 ? (raw != 0 ? "true" : "false")
-                                                 : std::to_string(raw);
-    const auto done =
-        remote_.ask(routes_.set, "&" + std::string(routes_.key) + "=" + value + "&block=true", true);
+    const std::string value =
+        routes_.scale == 1 ? (raw != 0 ? "true" : "false") : std::to_string(raw);
+    const auto done = remote_.ask(
+        routes_.set, "&" + std::string(routes_.key) + "=" + value + "&block=true", true);
     if (!done) return done.error();
     const auto now = remote_.number(routes_.get, routes_.name);
     if (!now) return now.error();
@@ -118,12 +118,12 @@ class ClockLock final : public Knob {
 
   Status set(Setting hertz) override {
     const long low = std::lround(hertz.low * 1e-6), high = std::lround(hertz.high * 1e-6);
-    const auto done = high == 0 ? remote_.ask(routes_.reset, "&block=true", true)
-                                : remote_.ask(routes_.set,
-                                              "&min_clock_mhz=" + std::to_string(low) +
-                                                  "&max_clock_mhz=" + std::to_string(high) +
-                                                  "&block=true",
-                                              true);
+    const auto done =
+        high == 0 ? remote_.ask(routes_.reset, "&block=true", true)
+                  : remote_.ask(routes_.set,
+                                "&min_clock_mhz=" + std::to_string(low) +
+                                    "&max_clock_mhz=" + std::to_string(high) + "&block=true",
+                                true);
     if (!done) return done.error();
     const std::lock_guard lock(mutex_);
     locked_ = {static_cast<double>(low) * 1e6, static_cast<double>(high) * 1e6};
@@ -164,8 +164,13 @@ void add_knobs(const SessionPtr& session, std::size_t place, Device& device, Mac
   }
   // Which clocks there are, only the driver knows, and it refuses the others.
   constexpr double kMostHz = 1e11;
-  const KnobInfo clock{.name = {}, .quantity = Quantity::clock, .min = 1e6, .max = kMostHz,
-                       .standard = 0, .knob = nullptr, .range = true};
+  const KnobInfo clock{.name = {},
+                       .quantity = Quantity::clock,
+                       .min = 1e6,
+                       .max = kMostHz,
+                       .standard = 0,
+                       .knob = nullptr,
+                       .range = true};
   for (const auto& [name, routes] :
        {std::pair("sm_clock", ClockLock::kSm), std::pair("memory_clock", ClockLock::kMemory)}) {
     KnobInfo info = clock;

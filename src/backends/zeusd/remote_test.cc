@@ -89,22 +89,21 @@ TEST(Remote, IsAMachineLikeAnother) {
   EXPECT_EQ(read(sensor(m.devices[2], "dram")).raw, 78'901u);
   EXPECT_EQ(sensor(m.devices[2], "dram")->info.scale, 1e-6);
   EXPECT_EQ(sensor(m.devices[3], "dram"), nullptr);
-  EXPECT_EQ(m.domains.roots(), (std::vector<DomainId>{{Scope::package, 0},
-                                                      {Scope::package, 1},
-                                                      {Scope::dram, 0},
-                                                      {Scope::gpu, 0}}));
+  EXPECT_EQ(m.domains.roots(),
+            (std::vector<DomainId>{
+                {Scope::package, 0}, {Scope::package, 1}, {Scope::dram, 0}, {Scope::gpu, 0}}));
   EXPECT_FALSE(sensor(m.devices[0], "energy")->info.by_index);
 }
 
 TEST(Remote, TellsGpusByUuidWhereTheDaemonDoesAndSaysThatAMachineIsNotReal) {
-  Answers a = {{"/discover",
-                {200, R"({"gpus":[{"id":0,"name":"a","uuid":"GPU-1","pci_address":"0000:01:00.0"}],)"
-                      R"("cpus":[],"enabled_api_groups":["gpu-read"],"version":"0.1.0",)"
-                      R"("features":["partial"],"simulation":{"scenario":"h100x8"}})"}},
-               {"/gpu/get_cumulative_energy?gpu_ids=0&partial=true",
-                {200, R"({"0":{"energy_mj":5}})"}},
-               {"/gpu/get_power?gpu_ids=0&partial=true",
-                {200, R"({"timestamp_ms":1,"power_mw":{},"errors":{"0":"GPU is lost"}})"}}};
+  Answers a = {
+      {"/discover",
+       {200, R"({"gpus":[{"id":0,"name":"a","uuid":"GPU-1","pci_address":"0000:01:00.0"}],)"
+             R"("cpus":[],"enabled_api_groups":["gpu-read"],"version":"0.1.0",)"
+             R"("features":["partial"],"simulation":{"scenario":"h100x8"}})"}},
+      {"/gpu/get_cumulative_energy?gpu_ids=0&partial=true", {200, R"({"0":{"energy_mj":5}})"}},
+      {"/gpu/get_power?gpu_ids=0&partial=true",
+       {200, R"({"timestamp_ms":1,"power_mw":{},"errors":{"0":"GPU is lost"}})"}}};
   Peer peer(answering(a));
   const Machine m = opened(peer);
   EXPECT_EQ(m.devices[0].info.id, "GPU-1");
@@ -130,7 +129,8 @@ TEST(Remote, OfWhichOnlyNumbersAreKnownIsFlaggedAndNotTurned) {
   EXPECT_TRUE(sensor(m.devices[1], "energy")->info.by_index);
   EXPECT_TRUE(m.devices[1].knobs.empty());
   const auto& facts = m.devices[1].info.facts;
-  EXPECT_NE(std::find(facts.begin(), facts.end(), std::pair<std::string, std::string>("identity", "index")),
+  EXPECT_NE(std::find(facts.begin(), facts.end(),
+                      std::pair<std::string, std::string>("identity", "index")),
             facts.end());
   Monitor monitor = Monitor::open(m, {}).value();
   Measurement record;

@@ -6,7 +6,9 @@
 namespace zeus::zeusd {
 
 RouteSource::RouteSource(SessionPtr session, Route route, std::vector<std::size_t> places)
-    : session_(std::move(session)), route_(route), places_(std::move(places)),
+    : session_(std::move(session)),
+      route_(route),
+      places_(std::move(places)),
       partial_(session_->discovery().has("partial")) {
   const net::Discovery& d = session_->discovery();
   for (const std::size_t p : places_) {
@@ -45,7 +47,8 @@ Errc RouteSource::ask_the_rest(std::span<Reading> out) {
   }
   if (ids.empty()) return Errc::ok;
   std::string body;
-  const auto answer = session_->ask(session_->client().prepare(target_of(route_, ids, partial_)), body);
+  const auto answer =
+      session_->ask(session_->client().prepare(target_of(route_, ids, partial_)), body);
   std::vector<Reading> rest(ids.size() * width);
   Errc error = answer.error == Errc::ok ? to_errc(answer.status) : answer.error;
   if (error == Errc::ok) error = parse_answer(route_, body, ids, rest);
@@ -62,8 +65,8 @@ void RouteSource::forget_strangers(std::span<Reading> out) const noexcept {
   const std::size_t width = slots_of(route_);
   for (std::size_t slot = 0; slot < std::min(out.size(), slots()); ++slot) {
     const std::size_t place = places_[slot / width];
-    const bool same = route_ == Route::cpu_energy ? session_->still_cpu(place)
-                                                  : session_->still_gpu(place);
+    const bool same =
+        route_ == Route::cpu_energy ? session_->still_cpu(place) : session_->still_gpu(place);
     if (!same) out[slot].error = Errc::lost;
   }
 }
