@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "access.h"
 
 #include <arpa/inet.h>
@@ -12,6 +10,7 @@
 #include <charconv>
 #include <chrono>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 namespace zeus::zeusd {
 namespace {
@@ -73,8 +72,8 @@ Response refuse(unsigned status, std::string_view why) {
   Response r;
   r.status = status;
   r.type = "application/json";
-  r.body = nlohmann::json{{"error", why}}.dump(-1, ' ', false,
-                                               nlohmann::json::error_handler_t::replace);
+  r.body =
+      nlohmann::json{{"error", why}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return r;
 }
 
@@ -99,9 +98,9 @@ zeus::Result<People> People::parse(std::string_view list) {
     } else if (const passwd* p = group ? nullptr : ::getpwnam(name.c_str()); p != nullptr) {
       people.users.insert(p->pw_uid);
     } else {
-      return Error{Errc::invalid, 0,
-                   fmt::format("there is no {} \"{}\" on this host", group ? "group" : "user",
-                               name)};
+      return Error{
+          Errc::invalid, 0,
+          fmt::format("there is no {} \"{}\" on this host", group ? "group" : "user", name)};
     }
   }
   return people;
@@ -144,8 +143,7 @@ std::optional<Response> Access::check(const Request& request, const Place& place
   const Peer& peer = *request.peer;
   caller.name = peer.name;
   if (auto refused = check_host(request)) return refused;
-  if (!request.protocol.empty() &&
-      request.protocol != std::to_string(zeus::net::kProtocol)) {
+  if (!request.protocol.empty() && request.protocol != std::to_string(zeus::net::kProtocol)) {
     return refuse(400, fmt::format("this daemon speaks version {} of the protocol, the client "
                                    "version {}; bring both to one release of Zeus",
                                    zeus::net::kProtocol, request.protocol.substr(0, 16)));
@@ -171,9 +169,9 @@ std::optional<Response> Access::check(const Request& request, const Place& place
     if (place.group && std::find(scopes.begin(), scopes.end(), *place.group) == scopes.end()) {
       std::string held;
       for (const Group g : scopes) held += (held.empty() ? "" : ", ") + std::string(to_string(g));
-      return refuse(403, fmt::format("the token of {} lacks the scope {}; it has {}",
-                                     claims->subject, to_string(*place.group),
-                                     held.empty() ? "none" : held));
+      return refuse(403,
+                    fmt::format("the token of {} lacks the scope {}; it has {}", claims->subject,
+                                to_string(*place.group), held.empty() ? "none" : held));
     }
     caller.claims = std::move(*claims);
   }

@@ -1,11 +1,10 @@
-#include <utility>
-
 #include "control.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "device/backend.h"
 
@@ -100,7 +99,8 @@ class OverriddenKnob final : public Knob {
 
 /// Says the range in the words of the wire, before anything is tried.
 Status check(const Gpu& gpu, const KnobInfo& knob, const Setting& to) {
-  if (to == Setting(knob.standard) || (to.low >= knob.min && to.high <= knob.max && to.low <= to.high)) {
+  if (to == Setting(knob.standard) ||
+      (to.low >= knob.min && to.high <= knob.max && to.low <= to.high)) {
     return ok();
   }
   if (knob.quantity == Quantity::power) {
@@ -124,7 +124,8 @@ Control::Control(const Node& node, Leases& leases, Options options)
     for (Device& d : machine_.devices) {
       if (d.info.id != gpu.device->info.id) continue;
       for (KnobInfo& k : d.knobs) {
-        auto knob = std::make_shared<OverriddenKnob>(k, gpu.id, d.info, *options_.overrides, abort_);
+        auto knob =
+            std::make_shared<OverriddenKnob>(k, gpu.id, d.info, *options_.overrides, abort_);
         k.knob = knob.get();
         machine_.owned.push_back(std::move(knob));
       }
@@ -181,9 +182,8 @@ void Control::post(Lane& lane, std::function<void(bool)> job, bool urgent) {
 void Control::run(Lane& lane) {
   std::unique_lock lock(lane.mutex);
   while (true) {
-    lane.wake.wait(lock, [&lane] {
-      return lane.stopping || !lane.urgent.empty() || !lane.queue.empty();
-    });
+    lane.wake.wait(
+        lock, [&lane] { return lane.stopping || !lane.urgent.empty() || !lane.queue.empty(); });
     if (lane.urgent.empty() && lane.queue.empty()) break;
     auto& from = lane.urgent.empty() ? lane.queue : lane.urgent;
     const bool refuse = lane.stopping && lane.urgent.empty();
@@ -207,23 +207,24 @@ bool Control::submit(unsigned gpu, Write write, std::function<void(Outcome)> don
     const std::lock_guard lock(l->mutex);
     if (l->queue.size() >= kQueue || l->stopping) return false;
   }
-  post(*l,
-       [this, l, write = std::move(write), done = std::move(done)](bool refuse) {
-         done(refuse ? Outcome{503, "the daemon is stopping"} : execute(*l, write));
-       },
-       false);
+  post(
+      *l,
+      [this, l, write = std::move(write), done = std::move(done)](bool refuse) {
+        done(refuse ? Outcome{503, "the daemon is stopping"} : execute(*l, write));
+      },
+      false);
   return true;
 }
 
 Outcome Control::execute(Lane& lane, const Write& write) {
   const Gpu& gpu = *lane.gpu;
-  Audit audit{write.who, gpu.device->info.id, std::string(to_string(write.operation)), {}, {},
-              write.lease, {}};
+  Audit audit{
+      write.who, gpu.device->info.id, std::string(to_string(write.operation)), {}, {}, write.lease,
+      {}};
   const Setting clocks(write.min_clock_mhz * kHertzPerMhz, write.max_clock_mhz * kHertzPerMhz);
   switch (write.operation) {
     case Operation::set_power_limit:
-      audit.outcome =
-          turn(lane, write, gpu.power_limit, write.power_limit_mw * kWattPerMw, audit);
+      audit.outcome = turn(lane, write, gpu.power_limit, write.power_limit_mw * kWattPerMw, audit);
       break;
     case Operation::set_persistence_mode:
       audit.outcome = turn(lane, write, gpu.persistence, write.enabled ? 1 : 0, audit);
@@ -240,9 +241,7 @@ Outcome Control::execute(Lane& lane, const Write& write) {
     case Operation::reset_mem_locked_clocks:
       audit.outcome = turn(lane, write, gpu.memory_clock, 0, audit);
       break;
-    case Operation::reset_locked_clocks:
-      audit.outcome = reset_clocks(lane, write, audit);
-      break;
+    case Operation::reset_locked_clocks: audit.outcome = reset_clocks(lane, write, audit); break;
   }
   if (options_.audit) options_.audit(audit);
   return audit.outcome;
@@ -292,8 +291,8 @@ Outcome Control::reset_clocks(Lane& lane, const Write& write, Audit& audit) {
     for (const char* name : {"sm_clock", "memory_clock"}) {
       const auto held = lane.held.find(name);
       if (held != lane.held.end() && held->second.id != write.lease) {
-        return {409, fmt::format("{} of GPU {} is held by the lease of another client", name,
-                                 gpu.id)};
+        return {409,
+                fmt::format("{} of GPU {} is held by the lease of another client", name, gpu.id)};
       }
     }
     OverrideValues values{};
@@ -353,19 +352,20 @@ void Control::ended(const std::string& lease, const std::set<unsigned>& gpus,
   if (gpus.empty() && join->done) join->done({});
   for (const unsigned gpu : gpus) {
     Lane* const l = lane(gpu);
-    post(*l,
-         [this, l, lease, join](bool) {
-           Outcome outcome = put_back(*l, lease);
-           std::vector<Outcome> all;
-           {
-             const std::lock_guard lock(join->mutex);
-             join->outcomes.push_back(std::move(outcome));
-             if (--join->left > 0) return;
-             all = std::move(join->outcomes);
-           }
-           if (join->done) join->done(std::move(all));
-         },
-         true);
+    post(
+        *l,
+        [this, l, lease, join](bool) {
+          Outcome outcome = put_back(*l, lease);
+          std::vector<Outcome> all;
+          {
+            const std::lock_guard lock(join->mutex);
+            join->outcomes.push_back(std::move(outcome));
+            if (--join->left > 0) return;
+            all = std::move(join->outcomes);
+          }
+          if (join->done) join->done(std::move(all));
+        },
+        true);
   }
 }
 

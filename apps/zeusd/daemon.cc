@@ -1,15 +1,13 @@
-#include <utility>
-
 #include "daemon.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <utility>
 
+#include "net/asio.h"
 #include "net/discovery.h"
 
 namespace zeus::zeusd {
@@ -76,7 +74,9 @@ Response DeviceErrors::response() const {
 }
 
 Daemon::Daemon(Options options, Parts parts)
-    : options_(std::move(options)), parts_(parts), instance_(new_instance()),
+    : options_(std::move(options)),
+      parts_(parts),
+      instance_(new_instance()),
       started_unix_s_(unix_ms_now() / 1000) {
   add_node_routes();
   add_gpu_routes();

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <utility>
-
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -11,6 +9,7 @@
 #include <mutex>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "access.h"

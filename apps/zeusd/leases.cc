@@ -1,5 +1,3 @@
-#include <utility>
-
 #include "leases.h"
 
 #include <fmt/format.h>
@@ -10,8 +8,10 @@
 #include <algorithm>
 #include <charconv>
 #include <random>
+#include <utility>
 
 #include "base/files.h"
+#include "net/asio.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -20,7 +20,7 @@ using zeus::Errc;
 using zeus::Error;
 using zeus::Fd;
 
-constexpr std::size_t kMostOfOne = 256;      ///< Leases of one holder at a time.
+constexpr std::size_t kMostOfOne = 256;  ///< Leases of one holder at a time.
 constexpr std::uint32_t kLongestTtlS = 3600;
 constexpr std::string_view kMark = "zeusd";  ///< First word of our owners in the journal.
 

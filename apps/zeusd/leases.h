@@ -13,9 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-
+#include "net/asio.h"
 #include "net/http.h"
 #include "zeus/result.h"
 

@@ -1,16 +1,18 @@
 #include <fmt/format.h>
+#include <grp.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
 #include <chrono>
+#include <CLI/CLI.hpp>
 #include <map>
 #include <string>
 
 #include "net/token.h"
 #include "options.h"
-#include "version.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -47,14 +49,17 @@ void add_serve(CLI::App& app, ServeOptions& o, Words& w) {
       ->delimiter(',')
       ->type_name("MODE")
       ->check(CLI::IsMember({"uds", "tcp"}));
-  app.add_option("--socket-path", o.socket_path, "Unix socket to listen on (default: /run/zeusd/zeusd.sock)")
+  app.add_option("--socket-path", o.socket_path,
+                 "Unix socket to listen on (default: /run/zeusd/zeusd.sock)")
       ->type_name("PATH");
   app.add_option("--socket-permissions", w.permissions, "Its mode, in octal (default: 660)")
       ->type_name("MODE");
   app.add_option("--socket-uid", o.socket_uid, "Its owner, as a number")->type_name("UID");
-  app.add_option("--socket-gid", o.socket_gid, "Its group, as a number (default: that of the group zeusd, where there is one)")
+  app.add_option("--socket-gid", o.socket_gid,
+                 "Its group, as a number (default: that of the group zeusd, where there is one)")
       ->type_name("GID");
-  app.add_option("--tcp-bind-address", o.tcp_bind_address, "HOST:PORT to listen on (default: 127.0.0.1:4938)")
+  app.add_option("--tcp-bind-address", o.tcp_bind_address,
+                 "HOST:PORT to listen on (default: 127.0.0.1:4938)")
       ->type_name("ADDRESS");
   app.add_flag("--tcp-read-only", o.tcp_read_only, "No control over TCP, token or not");
   app.add_flag("--insecure-control", o.insecure_control,
@@ -63,20 +68,26 @@ void add_serve(CLI::App& app, ServeOptions& o, Words& w) {
   app.add_option("--tls-key", o.tls_key, "Its private key, PEM")->type_name("FILE");
   app.add_option("--allow-host", o.allow_hosts, "Name by which TCP clients may call this host")
       ->type_name("NAME");
-  app.add_option("--enable", w.enable, "API groups: gpu-control, gpu-read, cpu-read (default: all that work here)")
+  app.add_option("--enable", w.enable,
+                 "API groups: gpu-control, gpu-read, cpu-read (default: all that work here)")
       ->delimiter(',')
       ->type_name("GROUP");
-  app.add_option("--allow", w.allow, "GROUP=WHO,...: who may use an API group over the Unix socket; users, and groups behind an @")
+  app.add_option("--allow", w.allow,
+                 "GROUP=WHO,...: who may use an API group over the Unix socket; users, and groups "
+                 "behind an @")
       ->type_name("RULE");
-  app.add_option("--signing-key-path", o.signing_key, "Key that tokens are signed with; clients then need one")
+  app.add_option("--signing-key-path", o.signing_key,
+                 "Key that tokens are signed with; clients then need one")
       ->type_name("FILE");
-  app.add_option("--gpu-command-overrides", o.overrides, "Commands in place of the driver's calls, TOML")
+  app.add_option("--gpu-command-overrides", o.overrides,
+                 "Commands in place of the driver's calls, TOML")
       ->type_name("FILE");
   app.add_option("--journal", o.journal, "Folder for what to put back (default: /run/zeus)")
       ->type_name("DIR");
   app.add_option("--audit-log", o.audit_log, "A line of JSON for each write, appended")
       ->type_name("FILE");
-  app.add_option("--num-workers", o.workers, "Threads that serve (default: one a processor, up to 4)")
+  app.add_option("--num-workers", o.workers,
+                 "Threads that serve (default: one a processor, up to 4)")
       ->type_name("INT")
       ->check(CLI::Range(1, 256));
   app.add_option("--max-connections", o.connections, "Open at once (default: 20000)")

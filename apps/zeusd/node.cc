@@ -77,8 +77,7 @@ std::uint64_t Channel::on_wire(const Value& value) const noexcept {
   return static_cast<std::uint64_t>(std::llround(static_cast<double>(value.count) * scale));
 }
 
-Node::Node(Machine machine, Readers& readers, bool gpus, bool cpus)
-    : machine_(std::move(machine)) {
+Node::Node(Machine machine, Readers& readers, bool gpus, bool cpus) : machine_(std::move(machine)) {
   for (const Device& d : machine_.devices) {
     if (gpus && d.info.kind == DeviceInfo::Kind::gpu) add_gpu(d, readers);
     if (cpus && d.info.kind == DeviceInfo::Kind::cpu) add_cpu(d, readers);
@@ -113,9 +112,8 @@ std::optional<Channel> Node::read_knob(const Device& device, const KnobInfo* kno
   knobs_.push_back(std::make_unique<KnobSource>(*knob->knob, scale));
   Device alone;
   alone.info = device.info;
-  alone.sensors.push_back({{.name = knob->name, .quantity = knob->quantity, .scale = scale},
-                           knobs_.back().get(),
-                           0});
+  alone.sensors.push_back(
+      {{.name = knob->name, .quantity = knob->quantity, .scale = scale}, knobs_.back().get(), 0});
   return channel(readers.feed(alone, alone.sensors.front()), &alone.sensors.front(), scale);
 }
 

@@ -12,7 +12,6 @@
 
 namespace zeus::zeusd {
 
-
 /// A sensor as the wire has it.
 struct Channel {
   Feed* feed = nullptr;

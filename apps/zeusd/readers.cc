@@ -14,7 +14,9 @@ constexpr milliseconds kHangs(2);  ///< A call that takes longer is not waited f
 }  // namespace
 
 ReadOp::ReadOp(std::vector<Feed*> feeds, Done done)
-    : feeds_(std::move(feeds)), values_(feeds_.size()), left_(feeds_.size()),
+    : feeds_(std::move(feeds)),
+      values_(feeds_.size()),
+      left_(feeds_.size()),
       done_(std::move(done)) {}
 
 const Value& ReadOp::value(const Feed* feed, unsigned slot) const noexcept {
@@ -66,8 +68,8 @@ void Readers::nudge() {
 /// Sees to it that so many threads are awake that no hanging call holds.
 void Readers::help(std::size_t awake_needed) {
   const zeus::Instant now = std::chrono::steady_clock::now();
-  const auto hanging = static_cast<std::size_t>(
-      std::count_if(feeds_.begin(), feeds_.end(), [now](const Feed& f) {
+  const auto hanging =
+      static_cast<std::size_t>(std::count_if(feeds_.begin(), feeds_.end(), [now](const Feed& f) {
         return f.state == Feed::State::running && now - f.since > kHangs;
       }));
   const std::size_t awake = alive_ - sleeping_ + woken_;

@@ -52,7 +52,7 @@ struct Feed {
   // Under the readers' lock.
   enum class State : std::uint8_t { idle, queued, running } state = State::idle;
   std::vector<std::shared_ptr<ReadOp>> waiting{};
-  zeus::Instant since{};  ///< When its call began.
+  zeus::Instant since{};                         ///< When its call began.
   std::map<zeus::Errc, std::uint64_t> errors{};  ///< Calls that gave one.
 };
 

@@ -1,13 +1,11 @@
-#include <utility>
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <string_view>
+#include <utility>
 
 #include "daemon.h"
+#include "net/asio.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -82,15 +80,16 @@ Awaitable<Response> Daemon::cpu_energy(Call& call) {
   for (std::size_t i = 0; i < cpus->size(); ++i) {
     const Cpu& c = *(*cpus)[i];
     const auto& [package, memory] = readings[i];
-    const Errc wrong = cpu && !package.ok()                ? package.error
+    const Errc wrong = cpu && !package.ok()             ? package.error
                        : dram && c.dram && !memory.ok() ? memory.error
-                                                           : Errc::ok;
+                                                        : Errc::ok;
     if (wrong != Errc::ok) {
       errors.add(c.id, wrong == Errc::busy ? 500 : status_of(wrong),
                  fmt::format("cannot read the energy of CPU {}: {}", c.id, cannot(wrong)));
       continue;
     }
-    fmt::format_to(std::back_inserter(body), "{}\"{}\":{{\"cpu_energy_uj\":{},\"dram_energy_uj\":{}}}",
+    fmt::format_to(std::back_inserter(body),
+                   "{}\"{}\":{{\"cpu_energy_uj\":{},\"dram_energy_uj\":{}}}",
                    body.size() > 1 ? "," : "", c.id,
                    cpu ? fmt::to_string(c.package->on_wire(package)) : "null",
                    dram && c.dram ? fmt::to_string(c.dram->on_wire(memory)) : "null");
@@ -164,11 +163,11 @@ Awaitable<Response> Daemon::cpu_power(Call& call) {
   for (std::size_t i = 0; i < cpus->size(); ++i) {
     const Cpu& c = *(*cpus)[i];
     const auto package = power_mw(*c.package, before[i].first, after[i].first);
-    const auto dram =
-        c.dram ? power_mw(*c.dram, before[i].second, after[i].second) : std::nullopt;
+    const auto dram = c.dram ? power_mw(*c.dram, before[i].second, after[i].second) : std::nullopt;
     if (!package || (c.dram && !dram)) {
-      errors.add(c.id, 500, fmt::format("cannot tell the power of CPU {}: {}", c.id,
-                                        cannot(after[i].first.error)));
+      errors.add(
+          c.id, 500,
+          fmt::format("cannot tell the power of CPU {}: {}", c.id, cannot(after[i].first.error)));
       continue;
     }
     fmt::format_to(std::back_inserter(body), "{}\"{}\":{{\"cpu_mw\":{},\"dram_mw\":{}}}",

@@ -1,13 +1,11 @@
-#include <utility>
-
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <mutex>
+#include <utility>
 
 #include "daemon.h"
+#include "net/asio.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -81,9 +79,9 @@ zeus::Result<std::vector<const Gpu*>> Daemon::chosen_gpus(
   for (const unsigned id : *wanted) {
     const Gpu* gpu = parts_.node.gpu(id);
     if (gpu == nullptr) {
-      return Error{Errc::absent, 0,
-                   fmt::format("there is no GPU {}: this machine has {}", id,
-                               parts_.node.gpus().size())};
+      return Error{
+          Errc::absent, 0,
+          fmt::format("there is no GPU {}: this machine has {}", id, parts_.node.gpus().size())};
     }
     out.push_back(gpu);
   }
@@ -291,8 +289,8 @@ Awaitable<Response> Daemon::submit(Call& call, Write w, std::string ids, bool bl
   answers->left = wanted->size() + 1;  // And one for who queues them.
   const auto queue = [&] {
     for (const unsigned id : *wanted) {
-      const bool queued = parts_.control->submit(
-          id, w, [answers, id](const Outcome& o) { answers->take(id, o); });
+      const bool queued =
+          parts_.control->submit(id, w, [answers, id](const Outcome& o) { answers->take(id, o); });
       if (!queued) {
         answers->take(id, {429, fmt::format("the queue of GPU {} is full; try again later", id)});
       }

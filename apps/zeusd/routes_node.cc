@@ -1,14 +1,12 @@
-#include <utility>
-
 #include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "daemon.h"
+#include "net/asio.h"
 #include "report/node_metrics.h"
 
 namespace zeus::zeusd {

@@ -1,7 +1,3 @@
-#include <utility>
-
-#include "options.h"
-
 #include <fmt/format.h>
 #include <grp.h>
 #include <signal.h>
@@ -14,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "control.h"
 #include "daemon.h"
@@ -23,9 +20,9 @@
 #include "net/server.h"
 #include "node.h"
 #include "notify.h"
+#include "options.h"
 #include "readers.h"
 #include "streams.h"
-#include "version.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -71,18 +68,21 @@ Machine open_machine(const ServeOptions& o) {
   return machine;
 }
 
-/// Whether this process may turn knobs, found by setting one to what it is set to.
+/// Whether this process may turn knobs, found by setting them to what they are set to. One GPU that
+/// lets it is enough: what the others say is told to whoever tries.
 Status can_control(const Machine& machine, const Overrides* overrides) {
+  if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
+  Status first = ok();
   for (const Device& d : machine.devices) {
     for (const KnobInfo& k : d.knobs) {
       if (k.name != "power_limit") continue;
-      if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
       const auto now = k.knob->get();
-      if (!now) return now.error();
-      return k.knob->set(*now);
+      const Status same = now ? k.knob->set(*now) : Status(now.error());
+      if (same) return same;
+      if (first) first = same;
     }
   }
-  return ok();
+  return first;
 }
 
 /// Whether a processor's counters are there and closed to us.
@@ -99,8 +99,8 @@ std::optional<Error> denied_counters(const Machine& machine) {
 /// The groups to serve: those asked for, which must then be possible, or all that are.
 std::vector<Group> groups_of(const ServeOptions& o, const Machine& machine,
                              const Overrides* overrides) {
-  const auto wanted = o.enable.value_or(std::vector<Group>(zeus::net::kGroups.begin(),
-                                                           zeus::net::kGroups.end()));
+  const auto wanted =
+      o.enable.value_or(std::vector<Group>(zeus::net::kGroups.begin(), zeus::net::kGroups.end()));
   std::vector<Group> out;
   for (const Group g : wanted) {
     std::optional<std::string> why;
@@ -125,14 +125,15 @@ std::vector<Group> groups_of(const ServeOptions& o, const Machine& machine,
 void check_exposure(const ServeOptions& o, const std::vector<Group>& groups, bool key) {
   const bool control = std::find(groups.begin(), groups.end(), Group::gpu_control) != groups.end();
   if (!o.tcp || key || !control || o.tcp_read_only) return;
-  const std::string what = fmt::format("anybody who reaches {} could control the GPUs",
-                                       o.tcp_bind_address);
+  const std::string what =
+      fmt::format("anybody who reaches {} could control the GPUs", o.tcp_bind_address);
   if (o.compat || o.insecure_control || loopback(o.tcp_bind_address)) {
     spdlog::warn("no signing key: {}", what);
     return;
   }
-  throw CannotServe(what + ": give --signing-key-path, --tcp-read-only or --enable gpu-read, or "
-                           "say --insecure-control");
+  throw CannotServe(what +
+                    ": give --signing-key-path, --tcp-read-only or --enable gpu-read, or "
+                    "say --insecure-control");
 }
 
 std::shared_ptr<asio::ssl::context> tls_of(const ServeOptions& o) {
@@ -142,10 +143,12 @@ std::shared_ptr<asio::ssl::context> tls_of(const ServeOptions& o) {
   tls->set_options(asio::ssl::context::no_tlsv1 | asio::ssl::context::no_tlsv1_1, ec);
   tls->use_certificate_chain_file(o.tls_cert.native(), ec);
   if (ec) {
-    throw CannotServe(fmt::format("cannot use the certificate {}: {}", o.tls_cert.native(), ec.message()));
+    throw CannotServe(
+        fmt::format("cannot use the certificate {}: {}", o.tls_cert.native(), ec.message()));
   }
   tls->use_private_key_file(o.tls_key.native(), asio::ssl::context::pem, ec);
-  if (ec) throw CannotServe(fmt::format("cannot use the key {}: {}", o.tls_key.native(), ec.message()));
+  if (ec)
+    throw CannotServe(fmt::format("cannot use the key {}: {}", o.tls_key.native(), ec.message()));
   return tls;
 }
 
@@ -164,14 +167,12 @@ class AuditLog {
     log_->flush_on(spdlog::level::info);
   }
   void operator()(const Audit& a) const {
-    nlohmann::ordered_json line = {{"time_ms", unix_ms_now()}, {"who", a.who},
-                                   {"gpu", a.gpu},             {"operation", a.operation},
-                                   {"from", a.from},           {"to", a.to},
+    nlohmann::ordered_json line = {{"time_ms", unix_ms_now()},  {"who", a.who},   {"gpu", a.gpu},
+                                   {"operation", a.operation},  {"from", a.from}, {"to", a.to},
                                    {"status", a.outcome.status}};
     if (!a.lease.empty()) line["lease"] = a.lease.substr(0, 8);
     if (!a.outcome.text.empty()) line["error"] = a.outcome.text.substr(0, 1000);
-    const std::string text =
-        line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
     spdlog::info("audit {}", text);
     if (log_) log_->info("{}", text);
   }
@@ -214,12 +215,12 @@ struct Service {
         daemon({ZEUS_VERSION, o.cpu_hz, scenario(node), [this] { return healthy(); }},
                {node, readers, access}),
         server(server_options(o), daemon),
-        leases(server.context(0),
-               [this](const std::string& id, const std::set<unsigned>& touched,
-                      std::string_view why) {
-                 spdlog::info("lease {} ends: {}", id.substr(0, 8), why);
-                 if (control) control->ended(id, touched);
-               }),
+        leases(
+            server.context(0),
+            [this](const std::string& id, const std::set<unsigned>& touched, std::string_view why) {
+              spdlog::info("lease {} ends: {}", id.substr(0, 8), why);
+              if (control) control->ended(id, touched);
+            }),
         control(std::make_unique<Control>(
             node, leases,
             Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); }})),
@@ -244,7 +245,8 @@ struct Service {
   }
   static zeus::net::Server::Options server_options(const ServeOptions& o) {
     zeus::net::Server::Options s;
-    s.workers = o.workers != 0 ? o.workers : std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
+    s.workers =
+        o.workers != 0 ? o.workers : std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
     s.connections = o.connections;
     s.headers_sent = fmt::format("zeus-protocol: {}\r\n", zeus::net::kProtocol);
     return s;
@@ -325,9 +327,10 @@ int run(const ServeOptions& o) {
   Machine machine = open_machine(o);
   const auto groups = groups_of(o, machine, commands);
   if (commands != nullptr && !Service::has(groups, Group::gpu_control)) {
-    throw CannotServe(fmt::format("the overrides in {} would have no effect: gpu-control is not "
-                                  "enabled; enable it, or leave them out",
-                                  o.overrides.native()));
+    throw CannotServe(
+        fmt::format("the overrides in {} would have no effect: gpu-control is not "
+                    "enabled; enable it, or leave them out",
+                    o.overrides.native()));
   }
   Access::Options access{groups, std::nullopt, o.people, {}, !o.compat, o.tcp_read_only};
   access.hosts.insert(o.allow_hosts.begin(), o.allow_hosts.end());
@@ -342,14 +345,15 @@ int run(const ServeOptions& o) {
       std::filesystem::permissions(o.journal, std::filesystem::perms::owner_all, ec);
     }
     if (ec) {
-      throw CannotServe(fmt::format("cannot keep a journal in {}: {}; name another folder with "
-                                    "--journal",
-                                    o.journal.native(), ec.message()));
+      throw CannotServe(
+          fmt::format("cannot keep a journal in {}: {}; name another folder with "
+                      "--journal",
+                      o.journal.native(), ec.message()));
     }
   }
 
-  auto service = std::make_unique<Service>(o, std::move(machine), groups, Access(std::move(access)),
-                                           commands);
+  auto service =
+      std::make_unique<Service>(o, std::move(machine), groups, Access(std::move(access)), commands);
   keep_counters(service->readers, true);  // All joules that are served count from now.
   listen(*service, o);
   if (Service::has(groups, Group::gpu_control)) {

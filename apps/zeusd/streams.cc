@@ -1,11 +1,11 @@
-#include <utility>
-
 #include "streams.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/asio/post.hpp>
+#include <utility>
+
+#include "net/asio.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -53,8 +53,7 @@ struct Streams::Topic {
 };
 
 struct Streams::Desk {
-  explicit Desk(asio::io_context& context, std::size_t topics)
-      : timer(context), by_topic(topics) {}
+  explicit Desk(asio::io_context& context, std::size_t topics) : timer(context), by_topic(topics) {}
   asio::steady_timer timer;
   std::vector<std::vector<Subscription*>> by_topic;
   std::vector<Subscription*> all;
@@ -197,8 +196,8 @@ void Streams::wake(Topic& topic) {
 }
 
 void Streams::poll(Topic& topic) {
-  readers_.submit(std::make_shared<ReadOp>(
-      topic.feeds, [this, &topic](const std::shared_ptr<ReadOp>& op) {
+  readers_.submit(
+      std::make_shared<ReadOp>(topic.feeds, [this, &topic](const std::shared_ptr<ReadOp>& op) {
         asio::post(server_.context(0), [this, &topic, op] { take(topic, *op); });
       }));
 }

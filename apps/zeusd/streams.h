@@ -1,16 +1,15 @@
 #pragma once
 
-#include <utility>
-
 #include <atomic>
-#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "net/asio.h"
 #include "net/server.h"
 #include "node.h"
 #include "readers.h"

@@ -7,6 +7,7 @@
 #include <boost/asio.hpp>
 #include <boost/asio/ssl.hpp>
 #include <boost/beast/http/basic_parser.hpp>
+#include <boost/beast/http/status.hpp>
 // clang-format on
 
 namespace zeus::net {

@@ -1,6 +1,9 @@
-// The parts of Asio and Beast that need compiling only once.
+// The parts of Asio and Beast that need compiling only once. Asio 1.74 needs <utility> before it
+// with GCC 12.
+// clang-format off
 #include <utility>
 
 #include <boost/asio/impl/src.hpp>
 #include <boost/asio/ssl/impl/src.hpp>
 #include <boost/beast/src.hpp>
+// clang-format on

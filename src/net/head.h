@@ -1,12 +1,10 @@
 #pragma once
 
-#include <utility>
-
-#include <boost/beast/http/basic_parser.hpp>
-#include <boost/beast/http/error.hpp>
 #include <string>
 #include <string_view>
+#include <utility>
 
+#include "net/asio.h"
 #include "net/http.h"
 
 namespace zeus::net {
@@ -19,10 +17,10 @@ class Head final : public boost::beast::http::basic_parser<true> {
   Method method = Method::other;
   std::string target, authorization, host, origin, protocol;
   int version = 11;
-  bool hosted = false;     ///< There was a Host line.
-  bool twice = false;      ///< There were two where one may be.
-  bool expects = false;    ///< Waits for "100 Continue" before it sends its body.
-  bool too_many = false;   ///< Lines.
+  bool hosted = false;    ///< There was a Host line.
+  bool twice = false;     ///< There were two where one may be.
+  bool expects = false;   ///< Waits for "100 Continue" before it sends its body.
+  bool too_many = false;  ///< Lines.
 
  private:
   using error_code = boost::beast::error_code;

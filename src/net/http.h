@@ -19,7 +19,7 @@ struct Peer {
   pid_t pid = 0;          ///< 0: of a namespace that we do not see into.
   uid_t uid = static_cast<uid_t>(-1);
   gid_t gid = static_cast<gid_t>(-1);
-  int socket = -1;  ///< Its descriptor, while the request is answered.
+  int socket = -1;   ///< Its descriptor, while the request is answered.
   std::string name;  ///< "uid 1000 pid 77", "127.0.0.1:5555".
 };
 

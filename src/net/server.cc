@@ -5,19 +5,16 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/posix/stream_descriptor.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/beast/http/status.hpp>
 #include <future>
 #include <nlohmann/json.hpp>
 
+#include "net/asio.h"
 #include "net/server_connection.h"
 #include "net/worker.h"
 
@@ -69,7 +66,8 @@ Peer tcp_peer(const sockaddr_storage& address) {
     const auto& in = reinterpret_cast<const sockaddr_in6&>(address);
     ::inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
     const bool mapped = IN6_IS_ADDR_V4MAPPED(&in.sin6_addr);
-    peer.loopback = IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) || (mapped && in.sin6_addr.s6_addr[12] == 127);
+    peer.loopback =
+        IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) || (mapped && in.sin6_addr.s6_addr[12] == 127);
     peer.name = fmt::format("[{}]:{}", text, ntohs(in.sin6_port));
   }
   return peer;
@@ -78,8 +76,7 @@ Peer tcp_peer(const sockaddr_storage& address) {
 }  // namespace
 
 std::shared_ptr<const std::string> chunk(std::string_view event) {
-  return std::make_shared<const std::string>(
-      fmt::format("{:x}\r\n{}\r\n", event.size(), event));
+  return std::make_shared<const std::string>(fmt::format("{:x}\r\n{}\r\n", event.size(), event));
 }
 
 Response refusal(unsigned status, std::string_view why) {
@@ -95,14 +92,15 @@ void write_head(std::string& out, const Response& response, std::size_t length, 
   if (response.status == 200) {
     out += "HTTP/1.1 200 OK\r\n";
   } else {
-    const auto reason = boost::beast::http::obsolete_reason(
-        boost::beast::http::int_to_status(response.status));
+    const auto reason =
+        boost::beast::http::obsolete_reason(boost::beast::http::int_to_status(response.status));
     fmt::format_to(std::back_inserter(out), "HTTP/1.1 {} {}\r\n", response.status,
                    std::string_view(reason.data(), reason.size()));
   }
   if (response.stream) {
-    out += "content-type: text/event-stream\r\ncache-control: no-cache\r\n"
-           "transfer-encoding: chunked\r\n";
+    out +=
+        "content-type: text/event-stream\r\ncache-control: no-cache\r\n"
+        "transfer-encoding: chunked\r\n";
   } else {
     const fmt::format_int digits(length);
     out += "content-length: ";
@@ -140,7 +138,7 @@ struct Server::Impl {
     for (std::size_t i = 0; i < std::max<std::size_t>(options.workers, 1); ++i) {
       workers.push_back(std::make_unique<Worker>(options, handler, counters, i));
     }
-    spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    spare = Fd(::eventfd(0, EFD_CLOEXEC));
   }
 
   struct Listener {
@@ -160,9 +158,9 @@ struct Server::Impl {
     for (int i = 0; i < 64; ++i) {
       sockaddr_storage address{};
       socklen_t size = sizeof address;
-      const int fd = ::accept4(listener.socket.native_handle(),
-                               reinterpret_cast<sockaddr*>(&address), &size,
-                               SOCK_NONBLOCK | SOCK_CLOEXEC);
+      const int fd =
+          ::accept4(listener.socket.native_handle(), reinterpret_cast<sockaddr*>(&address), &size,
+                    SOCK_NONBLOCK | SOCK_CLOEXEC);
       if (fd >= 0) {
         take(Fd(fd), address, listener);
       } else if (errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM) {
@@ -180,9 +178,9 @@ struct Server::Impl {
     spare = Fd();
     const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
     if (refused.get() >= 0) counters.refused.fetch_add(1, std::memory_order_relaxed);
-    spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
-    auto pause = std::make_shared<asio::steady_timer>(workers[0]->context,
-                                                      std::chrono::milliseconds(20));
+    spare = Fd(::eventfd(0, EFD_CLOEXEC));
+    auto pause =
+        std::make_shared<asio::steady_timer>(workers[0]->context, std::chrono::milliseconds(20));
     pause->async_wait([this, &listener, pause](boost::system::error_code ec) {
       if (!ec && !stopping) accept_some(listener);
     });
@@ -197,35 +195,37 @@ struct Server::Impl {
     }
     Worker& worker = *workers[next++ % workers.size()];
     const bool full = counters.open.load() >= options.connections;
-    asio::post(worker.context, [this, &worker, fd = std::move(fd), full, local,
-                                tls = listener.tls.get(),
-                                peer = local ? unix_peer(fd.get()) : tcp_peer(address),
-                                family = static_cast<int>(address.ss_family)]() mutable {
-      if (worker.stopping || (full && !make_room(worker))) {
-        counters.refused.fetch_add(1, std::memory_order_relaxed);
-        return;
-      }
-      boost::system::error_code ec;
-      Socket socket(worker.context);
-      socket.assign(asio::generic::stream_protocol(family, local ? 0 : IPPROTO_TCP),
-                    std::exchange(fd, Fd()).release(), ec);
-      socket.non_blocking(true, ec);
-      if (tls != nullptr) {
-        begin(worker, TlsStream(std::move(socket), *tls), std::move(peer));
-      } else {
-        begin(worker, std::move(socket), std::move(peer));
-      }
-    });
+    asio::post(worker.context,
+               [this, &worker, fd = std::move(fd), full, local, tls = listener.tls.get(),
+                peer = local ? unix_peer(fd.get()) : tcp_peer(address),
+                family = static_cast<int>(address.ss_family)]() mutable {
+                 if (worker.stopping || (full && !make_room(worker))) {
+                   counters.refused.fetch_add(1, std::memory_order_relaxed);
+                   return;
+                 }
+                 boost::system::error_code ec;
+                 Socket socket(worker.context);
+                 socket.assign(asio::generic::stream_protocol(family, local ? 0 : IPPROTO_TCP),
+                               std::exchange(fd, Fd()).release(), ec);
+                 socket.non_blocking(true, ec);
+                 if (tls != nullptr) {
+                   begin(worker, TlsStream(std::move(socket), *tls), std::move(peer));
+                 } else {
+                   begin(worker, std::move(socket), std::move(peer));
+                 }
+               });
   }
 
   template <class S>
   static void begin(Worker& worker, S stream, Peer peer) {
-    auto connection = std::make_shared<ServerConnection<S>>(worker, std::move(stream), std::move(peer));
+    auto connection =
+        std::make_shared<ServerConnection<S>>(worker, std::move(stream), std::move(peer));
     worker.connections.push_back(*connection);
     asio::co_spawn(
         worker.context,
-        [](std::shared_ptr<ServerConnection<S>> c) -> asio::awaitable<void> { co_await c->run(); }(
-            connection),
+        [](std::shared_ptr<ServerConnection<S>> c) -> asio::awaitable<void> {
+          co_await c->run();
+        }(connection),
         asio::detached);
   }
 
@@ -302,6 +302,11 @@ void Server::stop(std::chrono::milliseconds limit) {
   }
   for (const auto& worker : impl_->workers) worker->context.stop();
   for (const auto& worker : impl_->workers) worker->thread.join();
+  // Connections that were cut end here, while all that they use is still there.
+  for (const auto& worker : impl_->workers) {
+    worker->context.restart();
+    (void)worker->context.poll();
+  }
 }
 
 std::size_t Server::workers() const noexcept { return impl_->workers.size(); }

@@ -1,19 +1,16 @@
 #pragma once
 
-#include <utility>
-
 #include <atomic>
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ssl/context.hpp>
 #include <chrono>
 #include <cstddef>
 #include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/files.h"
+#include "net/asio.h"
 #include "net/http.h"
 #include "zeus/result.h"
 

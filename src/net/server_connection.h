@@ -1,19 +1,13 @@
 #pragma once
 
-#include <utility>
-
 #include <array>
-#include <boost/asio/buffer.hpp>
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/ssl/stream.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/asio/write.hpp>
 #include <limits>
 #include <map>
 #include <memory>
 #include <type_traits>
+#include <utility>
 
+#include "net/asio.h"
 #include "net/head.h"
 #include "net/path.h"
 #include "net/worker.h"
@@ -31,8 +25,8 @@ Response refusal(unsigned status, std::string_view why);
 /// One connection: requests and answers in turn, or a stream of events. S: Socket or TlsStream.
 template <class S>
 class ServerConnection final : public Tracked,
-                         public EventSink,
-                         public std::enable_shared_from_this<ServerConnection<S>> {
+                               public EventSink,
+                               public std::enable_shared_from_this<ServerConnection<S>> {
  public:
   ServerConnection(Worker& worker, S stream, Peer peer)
       : worker_(worker), stream_(std::move(stream)), peer_(std::move(peer)) {

@@ -114,6 +114,16 @@ TEST_F(Token, IsRefusedWithEveryAlgorithmButOne) {
   EXPECT_EQ(refusal(payload, ""), kNotValid);
 }
 
+TEST_F(Token, IsRefusedThoughAnotherAlgorithmSignedItWell) {
+  for (const auto& [name, hash] :
+       {std::pair("HS256", EVP_sha256()), {"HS384", EVP_sha384()}, {"HS512", EVP_sha512()}}) {
+    const std::string text = test::base64url(R"({"alg":")"s + name + "\"}") + '.' +
+                             test::base64url(R"({"sub":"bob","scopes":[]})");
+    const std::string why = refusal_of(text + '.' + test::hs256(text, kKey, hash));
+    EXPECT_EQ(why, hash == EVP_sha256() ? "" : kNotValid) << name;
+  }
+}
+
 TEST_F(Token, OfAnotherIssuerIsReadWhateverItsHeaderAdds) {
   const std::string payload = R"({"sub":"bob","scopes":[]})";
   EXPECT_EQ(refusal(payload, R"({"alg":"HS256"})"), "");

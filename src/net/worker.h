@@ -1,16 +1,13 @@
 #pragma once
 
-#include <utility>
-
 #include <atomic>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <boost/intrusive/list.hpp>
 #include <chrono>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include "net/asio.h"
 #include "net/server.h"
 
 namespace zeus::net {

@@ -25,11 +25,12 @@ inline std::string base64url(std::string_view bytes) {
   return out;
 }
 
-/// The signature of "header.payload", both encoded.
-inline std::string hs256(std::string_view text, std::string_view key) {
+/// The signature of "header.payload", both encoded: HS256, or HS384 and HS512 by another `hash`.
+inline std::string hs256(std::string_view text, std::string_view key,
+                         const EVP_MD* hash = EVP_sha256()) {
   std::array<unsigned char, EVP_MAX_MD_SIZE> mac{};
   unsigned size = 0;
-  HMAC(EVP_sha256(), key.data(), static_cast<int>(key.size()),
+  HMAC(hash, key.data(), static_cast<int>(key.size()),
        reinterpret_cast<const unsigned char*>(text.data()), text.size(), mac.data(), &size);
   return base64url({reinterpret_cast<const char*>(mac.data()), size});
 }
