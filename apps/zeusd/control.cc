@@ -314,7 +314,7 @@ Outcome Control::turn(Lane& lane, const Write& write, const KnobInfo* knob, Sett
   if (!lease) return outcome_of(lease.error());
   audit.from = words(*knob, lease->former());
   if (write.lease.empty()) {
-    lease->keep();
+    if (auto kept = lease->keep(); !kept) return outcome_of(kept);
   } else {
     lane.held.emplace(knob->name, Held{std::move(*lease), write.lease, to});
   }
