@@ -283,7 +283,7 @@ class Child {
  public:
   explicit Child(const std::function<std::string()>& work, uid_t uid = 0) {
     int to_us[2], to_it[2];
-    if (::pipe(to_us) != 0 || ::pipe(to_it) != 0) ::abort();
+    if (::pipe2(to_us, O_CLOEXEC) != 0 || ::pipe2(to_it, O_CLOEXEC) != 0) ::abort();
     pid_ = ::fork();
     if (pid_ == 0) {
       if (uid != 0 && (::setgid(uid) != 0 || ::setuid(uid) != 0)) ::_exit(1);
