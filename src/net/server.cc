@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -148,7 +149,7 @@ struct Server::Impl {
     for (std::size_t i = 0; i < std::max<std::size_t>(options.workers, 1); ++i) {
       workers.push_back(std::make_unique<Worker>(options, handler, counters, i));
     }
-    spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+    spare = Fd(::eventfd(0, EFD_CLOEXEC));
   }
 
   struct Listener {
@@ -198,7 +199,7 @@ struct Server::Impl {
     for (int i = 0; i < kAtOnce && listener.starved; ++i) {
       spare = Fd();
       const Fd refused(::accept4(listener.socket.native_handle(), nullptr, nullptr, SOCK_CLOEXEC));
-      spare = Fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      spare = Fd(::eventfd(0, EFD_CLOEXEC));
       if (refused.get() < 0) break;
       counters.refused.fetch_add(1, std::memory_order_relaxed);
     }
