@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
@@ -185,7 +186,16 @@ int issue(const Issue& i) {
   return 0;
 }
 
+/// Whoever started us may have closed these: the next socket would take their place, and be written
+/// the log.
+void open_standard_streams() {
+  int fd = 0;
+  while (fd >= 0 && fd <= 2) fd = ::open("/dev/null", O_RDWR);
+  if (fd > 2) ::close(fd);
+}
+
 int run_main(int argc, char** argv) {
+  open_standard_streams();
   CLI::App app("Serves the power and energy of this machine, and guarded control of its GPUs.",
                "zeusd");
   app.set_version_flag("--version", std::string("zeusd ") + ZEUS_VERSION);

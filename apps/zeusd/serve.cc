@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <system_error>
 #include <thread>
@@ -49,12 +50,14 @@ bool loopback(const std::string& address) {
          address.starts_with("[::1]:");
 }
 
-/// Every connection takes a descriptor: as many as the system grants.
-void raise_descriptors() {
+/// Every connection takes a descriptor: as many as the system grants. How many connections may take
+/// one: an eighth is for devices, journals, leases and commands.
+std::size_t raise_descriptors() {
   rlimit limit{};
-  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return std::numeric_limits<std::size_t>::max();
   limit.rlim_cur = limit.rlim_max;
   (void)::setrlimit(RLIMIT_NOFILE, &limit);
+  return limit.rlim_cur / 8 * 7;
 }
 
 Machine open_machine(const ServeOptions& o) {
@@ -312,13 +315,14 @@ int keep(Service& service, const sigset_t& signals) {
   }
 }
 
-int run(const ServeOptions& o) {
-  raise_descriptors();
+int run(ServeOptions o) {
+  o.connections = std::min(o.connections, raise_descriptors());
   sigset_t signals;
   ::sigemptyset(&signals);
   for (const int s : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaddset(&signals, s);
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   ::signal(SIGPIPE, SIG_IGN);
+  ::signal(SIGXFSZ, SIG_IGN);  // A journal that may not grow is an error like a full disk.
 
   std::optional<Overrides> overrides;
   if (!o.overrides.empty()) {

@@ -2,7 +2,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "net/server_fixture.h"
+#include "support/net_server.h"
 
 namespace zeus::net {
 namespace {

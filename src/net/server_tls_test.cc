@@ -3,7 +3,7 @@
 #include <openssl/ssl.h>
 #include <openssl/x509.h>
 
-#include "net/server_fixture.h"
+#include "support/net_server.h"
 
 namespace zeus::net {
 namespace {
