@@ -149,12 +149,6 @@ zeus::Result<Leases::Info> Leases::renew(std::string_view id, const zeus::net::P
   return snapshot(lease);
 }
 
-zeus::Status Leases::check(std::string_view id, const Holder& holder) const {
-  const std::lock_guard lock(mutex_);
-  if (const auto mine = find(id, holder); !mine) return mine.error();
-  return zeus::ok();
-}
-
 bool Leases::touch(std::string_view id, unsigned gpu) {
   const std::lock_guard lock(mutex_);
   const auto it = leases_.find(id);

@@ -54,11 +54,9 @@ class Leases {
   /// Errc::busy where the holder has too many.
   zeus::Result<Info> open(const zeus::net::Peer& peer, const Holder& holder,
                           std::optional<std::uint32_t> ttl_s);
-  /// A heartbeat. Takes up a lease that waits. Errc::absent: it has ended or never was; denied: it
+  /// A heartbeat, as every write under it is. Takes up a lease that waits. Errc::absent: it has ended or never was; denied: it
   /// is somebody else's.
   zeus::Result<Info> renew(std::string_view id, const zeus::net::Peer& peer, const Holder& holder);
-  /// Whether `holder` may write under it.
-  zeus::Status check(std::string_view id, const Holder& holder) const;
   /// Ends it, without a word to Ended: the caller has the GPUs put back that it touched.
   zeus::Result<std::set<unsigned>> release(std::string_view id, const Holder& holder);
   /// Notes that a GPU was touched. False: the lease has ended meanwhile.

@@ -281,7 +281,9 @@ Awaitable<Response> Daemon::submit(Call& call, Write w, std::string ids, bool bl
     co_return r;
   }
   if (!w.lease.empty()) {
-    if (const auto mine = parts_.leases->check(w.lease, call.caller.holder); !mine) {
+    // A write is as good as a heartbeat.
+    const auto mine = parts_.leases->renew(w.lease, *call.request.peer, call.caller.holder);
+    if (!mine) {
       co_return refuse(status_of(mine.error().code), mine.error().detail);
     }
   }

@@ -42,7 +42,7 @@ struct ZeusdLease : testing::Test {
   }
 };
 
-// The bound is the issue's: two seconds.
+// Two seconds are what is promised.
 TEST_F(ZeusdLease, OfAClientThatIsKilledIsPutBackWithinTwoSeconds) {
   const Daemon daemon(sim);
   Child client([&] { return lease_and_write(daemon.socket(), {limit_line("0", 200000)}); });

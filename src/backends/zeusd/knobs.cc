@@ -15,10 +15,34 @@ using net::JsonScan;
 /// One GPU of a daemon, and what it answers.
 class Remote {
  public:
-  Remote(SessionPtr session, std::size_t place, std::string subject)
-      : session_(std::move(session)), place_(place), subject_(std::move(subject)) {}
+  Remote(SessionPtr session, std::shared_ptr<Held> held, std::size_t place, std::string subject)
+      : session_(std::move(session)),
+        held_(std::move(held)),
+        place_(place),
+        subject_(std::move(subject)) {}
 
   std::string id() const { return std::to_string(session_->discovery().gpus[place_].id); }
+
+  /// Writes under the lease of this process, where the daemon gives one. `knob` says what is turned,
+  /// `away` whether to anything else than where it stood before.
+  Status write(const std::string& route, const std::string& rest, const std::string& knob,
+               bool away) {
+    auto done = write_once(route, rest);
+    if (!done && done.error().code == Errc::absent) {  // The lease, since the daemon's restart.
+      held_->forget();
+      done = write_once(route, rest);
+    }
+    if (done) held_->turned({place_, knob}, away);
+    return done;
+  }
+
+  /// Has what was written last stay when this process ends.
+  Status keep(const std::string& route, const std::string& rest) {
+    if (auto released = held_->release(); !released) return released;
+    const auto done = ask(route, rest + "&block=true", true);
+    if (!done) return done.error();
+    return ok();
+  }
 
   /// The body, where the status is 200.
   Result<std::string> ask(const std::string& route, const std::string& rest, bool write) {
@@ -53,9 +77,17 @@ class Remote {
   }
 
  private:
+  Status write_once(const std::string& route, const std::string& rest) {
+    const auto lease = held_->argument();
+    if (!lease) return lease.error();
+    const auto done = ask(route, rest + "&block=true" + *lease, true);
+    if (!done) return done.error();
+    return ok();
+  }
   static std::uint64_t flag(JsonScan& scan) { return scan.boolean() ? 1 : 0; }
 
   SessionPtr session_;
+  std::shared_ptr<Held> held_;
   std::size_t place_;
   std::string subject_;
 };
@@ -81,23 +113,35 @@ class Plain final : public Knob {
   }
 
   Status set(Setting setting) override {
-    const long raw = std::lround(setting.low / routes_.scale);
-    const std::string value =
-        routes_.scale == 1 ? (raw != 0 ? "true" : "false") : std::to_string(raw);
-    const auto done = remote_.ask(
-        routes_.set, "&" + std::string(routes_.key) + "=" + value + "&block=true", true);
-    if (!done) return done.error();
+    const auto before = remote_.number(routes_.get, routes_.name);
+    if (!before) return before.error();
+    const auto raw = static_cast<std::uint64_t>(std::lround(setting.low / routes_.scale));
+    if (!stood_) stood_ = *before;
+    const auto done = remote_.write(routes_.set, argument(raw), routes_.name, raw != *stood_);
+    if (!done) return done;
+    if (raw == *stood_) stood_.reset();
+    set_ = raw;
     const auto now = remote_.number(routes_.get, routes_.name);
     if (!now) return now.error();
-    if (*now == static_cast<std::uint64_t>(raw)) return ok();
+    if (*now == raw) return ok();
     return Error{Errc::malformed, 0,
                  std::string(routes_.set) + " was accepted for " + std::to_string(raw) +
                      ", but it reads back as " + std::to_string(*now)};
   }
 
+  Status keep() override { return remote_.keep(routes_.set, argument(set_)); }
+
  private:
+  std::string argument(std::uint64_t raw) const {
+    const std::string value =
+        routes_.scale == 1 ? (raw != 0 ? "true" : "false") : std::to_string(raw);
+    return "&" + std::string(routes_.key) + "=" + value;
+  }
+
   Remote remote_;
   Routes routes_;
+  std::optional<std::uint64_t> stood_;  ///< Before this process turned it, while it is turned.
+  std::uint64_t set_ = 0;
 };
 
 /// Locked clocks. No daemon tells where they are locked, so that this knob knows only what it did.
@@ -117,20 +161,28 @@ class ClockLock final : public Knob {
   }
 
   Status set(Setting hertz) override {
-    const long low = std::lround(hertz.low * 1e-6), high = std::lround(hertz.high * 1e-6);
-    const auto done =
-        high == 0 ? remote_.ask(routes_.reset, "&block=true", true)
-                  : remote_.ask(routes_.set,
-                                "&min_clock_mhz=" + std::to_string(low) +
-                                    "&max_clock_mhz=" + std::to_string(high) + "&block=true",
-                                true);
-    if (!done) return done.error();
+    const auto mhz = [](double f) { return static_cast<double>(std::lround(f * 1e-6)) * 1e6; };
+    const Setting to(mhz(hertz.low), mhz(hertz.high));
+    const auto done = remote_.write(route(to), argument(to), routes_.set, to.high != 0);
+    if (!done) return done;
     const std::lock_guard lock(mutex_);
-    locked_ = {static_cast<double>(low) * 1e6, static_cast<double>(high) * 1e6};
+    locked_ = to;
     return ok();
   }
 
+  Status keep() override {
+    const std::lock_guard lock(mutex_);
+    return remote_.keep(route(locked_), argument(locked_));
+  }
+
  private:
+  const char* route(const Setting& to) const { return to.high == 0 ? routes_.reset : routes_.set; }
+  static std::string argument(const Setting& to) {
+    if (to.high == 0) return {};
+    return "&min_clock_mhz=" + std::to_string(std::lround(to.low * 1e-6)) +
+           "&max_clock_mhz=" + std::to_string(std::lround(to.high * 1e-6));
+  }
+
   Remote remote_;
   Routes routes_;
   std::mutex mutex_;
@@ -139,8 +191,9 @@ class ClockLock final : public Knob {
 
 }  // namespace
 
-void add_knobs(const SessionPtr& session, std::size_t place, Device& device, Machine& part) {
-  Remote remote(session, place, device.info.id);
+void add_knobs(const SessionPtr& session, const std::shared_ptr<Held>& held, std::size_t place,
+               Device& device, Machine& part) {
+  Remote remote(session, held, place, device.info.id);
   const auto add = [&](KnobInfo info, std::shared_ptr<Knob> knob) {
     info.knob = knob.get();
     device.knobs.push_back(std::move(info));

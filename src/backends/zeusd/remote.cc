@@ -213,9 +213,10 @@ class Builder {
 
   void add_gpu_knobs() {
     const auto& gpus = session_->discovery().gpus;
+    const auto held = std::make_shared<Held>(session_);
     for (std::size_t i = 0; i < gpus.size(); ++i) {
       if (by_index(gpus[i])) continue;  // It might be another one by the time it is put back.
-      add_knobs(session_, i, part_.devices[i], part_);
+      add_knobs(session_, held, i, part_.devices[i], part_);
       limit_power(part_.devices[i]);
     }
   }
