@@ -47,7 +47,7 @@ TEST(CliRemote, MeasuresWhatADaemonServes) {
   const auto& domain = json.at("runs").at(0).at("domains").at(0);
   EXPECT_EQ(domain.at("domain"), "gpu:0");
   const double joules = domain.at("energy_j"), u = domain.at("u_abs_j");
-  const double length_s = json.at("runs").at(0).at("window").at("length_s");
+  const double length_s = json.at("runs").at(0).at("window").at("duration_s");
   EXPECT_NEAR(joules, 100 * length_s, 3 * u) << r.err;
 }
 
