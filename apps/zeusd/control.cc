@@ -158,8 +158,7 @@ std::vector<Problem> Control::recover() {
         const auto read = k.name == orphan.knob ? k.knob->get() : Result<Setting>(now);
         if (read) now = *read;
       }
-      lane->held.emplace(orphan.knob,
-                         Held{std::move(*lease), Leases::id_of(orphan.owner), now});
+      lane->held.emplace(orphan.knob, Held{std::move(*lease), Leases::id_of(orphan.owner), now});
       leases_.adopt(orphan.owner, lane->gpu->id, deadline);
     }
   }

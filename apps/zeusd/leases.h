@@ -33,7 +33,8 @@ struct Holder {
 class Leases {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Called once for each lease that ends by itself, with the GPUs that it touched; never under the lock.
+  /// Called once for each lease that ends by itself, with the GPUs that it touched; never under the
+  /// lock.
   using Ended = std::function<void(const std::string& id, const std::set<unsigned>& gpus,
                                    std::string_view why)>;
 
@@ -54,8 +55,8 @@ class Leases {
   /// Errc::busy where the holder has too many.
   zeus::Result<Info> open(const zeus::net::Peer& peer, const Holder& holder,
                           std::optional<std::uint32_t> ttl_s);
-  /// A heartbeat, as every write under it is. Takes up a lease that waits. Errc::absent: it has ended or never was; denied: it
-  /// is somebody else's.
+  /// A heartbeat, as every write under it is. Takes up a lease that waits. Errc::absent: it has
+  /// ended or never was; denied: it is somebody else's.
   zeus::Result<Info> renew(std::string_view id, const zeus::net::Peer& peer, const Holder& holder);
   /// Ends it, without a word to Ended: the caller has the GPUs put back that it touched.
   zeus::Result<std::set<unsigned>> release(std::string_view id, const Holder& holder);

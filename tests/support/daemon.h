@@ -191,14 +191,22 @@ class Daemon {
 
   /// Starts it, or starts it again on the same socket and journal.
   void start(Words more = {}) {
-    Words words = {ZEUSD_BINARY,        "serve",
-                   "--host",            "sim:" + sim_.session().folder().string(),
-                   "--allow-simulated", "--socket-path",
-                   socket(),            "--mode",
-                   "uds,tcp",           "--tcp-bind-address",
-                   "127.0.0.1:0",       "--journal",
-                   journal(),           "--audit-log",
-                   audit_file(),        "--num-workers",
+    Words words = {ZEUSD_BINARY,
+                   "serve",
+                   "--host",
+                   "sim:" + sim_.session().folder().string(),
+                   "--allow-simulated",
+                   "--socket-path",
+                   socket(),
+                   "--mode",
+                   "uds,tcp",
+                   "--tcp-bind-address",
+                   "127.0.0.1:0",
+                   "--journal",
+                   journal(),
+                   "--audit-log",
+                   audit_file(),
+                   "--num-workers",
                    "2"};
     words.insert(words.end(), arguments_.begin(), arguments_.end());
     words.insert(words.end(), more.begin(), more.end());

@@ -11,9 +11,9 @@
 namespace zeus::zeusd {
 
 /// A lease of the daemon for all that this process turns there: what it set is put back even if it
-/// is killed, by the daemon, which watches it. Opened at the first turn, released when the last knob
-/// is back. Over a Unix socket only: over TCP the daemon wants heartbeats, for which a library has
-/// no thread; there, as with a daemon that has no leases, the journal of the library must do.
+/// is killed, by the daemon, which watches it. Opened at the first turn, released when the last
+/// knob is back. Over a Unix socket only: over TCP the daemon wants heartbeats, for which a library
+/// has no thread; there, as with a daemon that has no leases, the journal of the library must do.
 class Held {
  public:
   explicit Held(SessionPtr session) : session_(std::move(session)) {}

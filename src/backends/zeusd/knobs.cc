@@ -23,8 +23,8 @@ class Remote {
 
   std::string id() const { return std::to_string(session_->discovery().gpus[place_].id); }
 
-  /// Writes under the lease of this process, where the daemon gives one. `knob` says what is turned,
-  /// `away` whether to anything else than where it stood before.
+  /// Writes under the lease of this process, where the daemon gives one. `knob` says what is
+  /// turned, `away` whether to anything else than where it stood before.
   Status write(const std::string& route, const std::string& rest, const std::string& knob,
                bool away) {
     auto done = write_once(route, rest);
