@@ -23,7 +23,7 @@ using zeus::Fd;
 
 constexpr std::size_t kMostOfOne = 256;  ///< Leases of one holder at a time.
 constexpr std::uint32_t kLongestTtlS = 3600;
-constexpr std::size_t kLongestName = 256;  ///< A journal must hold it.
+constexpr std::size_t kLongestName = 256;    ///< A journal must hold it.
 constexpr std::string_view kMark = "zeusd";  ///< First word of our owners in the journal.
 
 std::string new_id() {

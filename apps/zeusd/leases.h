@@ -33,7 +33,8 @@ struct Holder {
 class Leases {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Called once for each lease that ends by itself, with the GPUs that it touched; never under the lock.
+  /// Called once for each lease that ends by itself, with the GPUs that it touched; never under the
+  /// lock.
   using Ended = std::function<void(const std::string& id, const std::set<unsigned>& gpus,
                                    std::string_view why)>;
 

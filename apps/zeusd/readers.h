@@ -23,7 +23,7 @@ struct Value {
   std::uint64_t count = 0;
   zeus::Instant at{};  ///< The middle of the call, or the vendor's own time.
   zeus::Errc error = zeus::Errc::busy;
-  std::uint64_t first = 0;   ///< Of a counter: its first reading.
+  std::uint64_t first = 0;  ///< Of a counter: its first reading.
   /// Since the first reading: raw units that a counter gained, over wraps and resets; of power,
   /// raw units times microseconds, each reading held until the next.
   std::uint64_t total = 0;

@@ -128,7 +128,8 @@ Awaitable<Response> Daemon::lease_list(Call& call) {
   for (const auto& lease : parts_.leases->list()) {
     Json one = to_json(lease);
     // The id is the right to use it: only its holder is told, and nobody where all are nameless.
-    if (lease.who.empty() || lease.who != call.caller.holder.who) one["lease"] = lease.id.substr(0, 8) + "...";
+    if (lease.who.empty() || lease.who != call.caller.holder.who)
+      one["lease"] = lease.id.substr(0, 8) + "...";
     out.push_back(std::move(one));
   }
   co_return json(dump(out));

@@ -208,9 +208,9 @@ struct Service {
       : audit(o.audit_log),
         node(std::move(machine), readers, gpus(groups), cpus(groups)),
         access(std::move(access_given)),
-        daemon({ZEUS_VERSION, o.cpu_hz, scenario(node), o.always_sample,
-                [this] { return healthy(); }},
-               {node, readers, access}),
+        daemon(
+            {ZEUS_VERSION, o.cpu_hz, scenario(node), o.always_sample, [this] { return healthy(); }},
+            {node, readers, access}),
         server(server_options(o), daemon),
         leases(
             server.context(0),

@@ -197,8 +197,7 @@ struct Server::Impl {
     const bool full = counters.open.load() >= options.connections;
     asio::post(worker.context,
                [this, &worker, fd = std::move(fd), full, local, tls = listener.tls.get(),
-                peer = std::move(peer),
-                family = static_cast<int>(address.ss_family)]() mutable {
+                peer = std::move(peer), family = static_cast<int>(address.ss_family)]() mutable {
                  if (worker.stopping || (full && !make_room(worker))) {
                    counters.refused.fetch_add(1, std::memory_order_relaxed);
                    return;
