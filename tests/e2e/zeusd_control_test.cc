@@ -68,7 +68,7 @@ TEST_F(ZeusdControl, AWriteThatWaitsComesAfterTenThatDoNotAndEachIsOneCall) {
     for (unsigned i = 0; i <= 10; ++i) {
       const unsigned mhz = 300 + 15 * i;
       sent.insert(kind.route == "set_persistence_mode" ? (i % 2 == 0 ? "on" : "off")
-                  : kind.route == "set_power_limit" ? std::to_string(200000 + 1000 * i) + " mW"
+                  : kind.route == "set_power_limit"    ? std::to_string(200000 + 1000 * i) + " mW"
                   : kind.route == "set_gpu_locked_clocks" ? std::to_string(mhz) + "-1980 MHz"
                                                           : "2619-2619 MHz");
     }
@@ -144,8 +144,7 @@ TEST_F(ZeusdControl, AGpuThatHangsHoldsUpNobodyWhoAsksForOthers) {
   const auto stuck = sim.block("fields", 3s, 1);
   Wire waits(daemon.socket());
   waits.request("GET /gpu/get_power?gpu_ids=1");
-  ASSERT_TRUE(eventually(
-      [&] { return sim.calls("field:power") + sim.calls("fields") > calls; }));
+  ASSERT_TRUE(eventually([&] { return sim.calls("field:power") + sim.calls("fields") > calls; }));
 
   for (int i = 0; i < 20; ++i) {
     EXPECT_EQ(daemon.get("/gpu/get_power?gpu_ids=0,2,3").status, 200);
@@ -162,9 +161,8 @@ TEST_F(ZeusdControl, WhoAsksForAGpuThatHangsIsTold) {
   const Daemon daemon(sim);
   (void)daemon.get("/gpu/get_power");
   sim.block("fields", 8s, 1);
-  const auto answers =
-      ask_together(daemon.socket(), {"GET /gpu/get_power", "GET /gpu/get_power?partial=true",
-                                     "GET /metrics"});
+  const auto answers = ask_together(
+      daemon.socket(), {"GET /gpu/get_power", "GET /gpu/get_power?partial=true", "GET /metrics"});
   EXPECT_EQ(answers[0].status, 500) << answers[0].body;
   EXPECT_FALSE(answers[0].error("1").empty());
   EXPECT_EQ(answers[1].json()["power_mw"].size(), 3U) << answers[1].body;
@@ -188,11 +186,13 @@ TEST_F(ZeusdControl, AReadDoesNotWaitBehindASlowWriteToItsGpu) {
 
   EXPECT_EQ(daemon.get("/gpu/get_power?gpu_ids=0").status, 200);
   EXPECT_EQ(daemon.get("/gpu/get_cumulative_energy?gpu_ids=0").status, 200);
-  EXPECT_EQ(daemon.get("/gpu/get_power_limit?gpu_ids=0").body, R"({"0":{"power_limit_mw":300000}})");
+  EXPECT_EQ(daemon.get("/gpu/get_power_limit?gpu_ids=0").body,
+            R"({"0":{"power_limit_mw":300000}})");
   EXPECT_EQ(limit_w(sim), 300) << "the write was done already";
   sim.remove(slow);
   EXPECT_EQ(writes.answer().status, 200);
-  EXPECT_EQ(daemon.get("/gpu/get_power_limit?gpu_ids=0").body, R"({"0":{"power_limit_mw":200000}})");
+  EXPECT_EQ(daemon.get("/gpu/get_power_limit?gpu_ids=0").body,
+            R"({"0":{"power_limit_mw":200000}})");
 }
 
 TEST_F(ZeusdControl, ReadsAtOneTimeShareTheirCalls) {
@@ -232,8 +232,8 @@ TEST_F(ZeusdControl, NoAnswerIsOlderThanItsQuestion) {
 TEST_F(ZeusdControl, AKnobThatAnotherProcessHoldsIsAConflict) {
   const Daemon daemon(sim);
   const Machine machine = open({Address::Scheme::sim, sim.session().folder().string()}).value();
-  auto lease = Lease::take(machine, sim.session().devices()[0].uuid, "power_limit", 120,
-                           daemon.journal());
+  auto lease =
+      Lease::take(machine, sim.session().devices()[0].uuid, "power_limit", 120, daemon.journal());
   ASSERT_TRUE(lease) << lease.error().detail;
   const Answer a = daemon.set_limit("0", 200000);
   EXPECT_EQ(a.status, 409) << a.body;
@@ -252,7 +252,8 @@ TEST_F(ZeusdControl, EachWriteIsALineOfTheAudit) {
 
   const auto audit = daemon.audit();
   ASSERT_EQ(audit.size(), 4U);
-  const std::string who = "uid " + std::to_string(::getuid()) + " pid " + std::to_string(::getpid());
+  const std::string who =
+      "uid " + std::to_string(::getuid()) + " pid " + std::to_string(::getpid());
   for (const Json& line : audit) {
     EXPECT_GT(line["time_ms"], 1'600'000'000'000) << line;
     EXPECT_EQ(line["gpu"], sim.session().devices()[1].uuid);
@@ -300,7 +301,8 @@ TEST_F(ZeusdOverrides, ACommandThatFailsIsToldAndTheOtherGpusGoOn) {
   }
   EXPECT_EQ(sim.calls("set_limit"), calls);
   // What is not overridden is the driver's.
-  EXPECT_EQ(daemon.post("/gpu/set_persistence_mode?gpu_ids=0&enabled=false&block=true").status, 200);
+  EXPECT_EQ(daemon.post("/gpu/set_persistence_mode?gpu_ids=0&enabled=false&block=true").status,
+            200);
   EXPECT_FALSE(sim.session().machine().state().device(0).persistence);
 }
 
@@ -317,8 +319,14 @@ TEST_F(ZeusdOverrides, WhatACommandTurnedUnderALeaseACommandPutsBackAtTheStop) {
 
 // field failure 161
 TEST_F(ZeusdOverrides, WithoutAnyEffectRefuseToStart) {
-  Words words = {ZEUSD_BINARY, "serve", "--host", "sim:" + sim.session().folder().string(),
-                 "--allow-simulated", "--socket-path", tree.root() / "z.sock", "--enable",
+  Words words = {ZEUSD_BINARY,
+                 "serve",
+                 "--host",
+                 "sim:" + sim.session().folder().string(),
+                 "--allow-simulated",
+                 "--socket-path",
+                 tree.root() / "z.sock",
+                 "--enable",
                  "gpu-read"};
   const Words more = with("[reset_locked_clocks]\ncommands = [\"/bin/true\"]\n");
   words.insert(words.end(), more.begin(), more.end());

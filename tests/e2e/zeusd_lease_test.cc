@@ -37,7 +37,8 @@ struct ZeusdLease : testing::Test {
   sim::DeviceState& state(std::size_t gpu) { return sim.session().machine().state().device(gpu); }
   static std::vector<std::string> journals(const Daemon& daemon) {
     std::vector<std::string> out;
-    for (const auto& e : fs::directory_iterator(daemon.journal())) out.push_back(e.path().filename());
+    for (const auto& e : fs::directory_iterator(daemon.journal()))
+      out.push_back(e.path().filename());
     return out;
   }
 };
@@ -81,8 +82,10 @@ TEST_F(ZeusdLease, OfAKilledClientPutsBackEveryKnobOfEveryGpu) {
         daemon.socket(),
         {limit_line("0,2,3", 150000),
          "POST /gpu/set_persistence_mode?gpu_ids=1&enabled=false&block=true",
-         "POST /gpu/set_gpu_locked_clocks?gpu_ids=1,2&min_clock_mhz=300&max_clock_mhz=900&block=true",
-         "POST /gpu/set_mem_locked_clocks?gpu_ids=3&min_clock_mhz=2619&max_clock_mhz=2619&block=true"});
+         "POST "
+         "/gpu/set_gpu_locked_clocks?gpu_ids=1,2&min_clock_mhz=300&max_clock_mhz=900&block=true",
+         "POST "
+         "/gpu/set_mem_locked_clocks?gpu_ids=3&min_clock_mhz=2619&max_clock_mhz=2619&block=true"});
   });
   ASSERT_EQ(client.text().size(), 32U) << client.text();
   EXPECT_EQ(limit_w(sim, 3), 150);
@@ -178,7 +181,8 @@ TEST_F(ZeusdLease, KeepsOthersFromItsKnobAndFromNoOther) {
   }
   EXPECT_EQ(daemon.post("/lease/release?lease=" + other).status, 200);
   EXPECT_EQ(limit_w(sim, 1), 250);
-  EXPECT_EQ(daemon.post("/gpu/set_persistence_mode?gpu_ids=0&enabled=false&block=true").status, 200);
+  EXPECT_EQ(daemon.post("/gpu/set_persistence_mode?gpu_ids=0&enabled=false&block=true").status,
+            200);
   EXPECT_EQ(daemon.post("/lease/release?lease=" + mine).status, 200);
   EXPECT_EQ(limit_w(sim, 0), 300);
   EXPECT_FALSE(state(0).persistence);
@@ -187,9 +191,8 @@ TEST_F(ZeusdLease, KeepsOthersFromItsKnobAndFromNoOther) {
 TEST_F(ZeusdLease, WritesWithoutOneStay) {
   Daemon daemon(sim);
   {
-    const Child client([&] {
-      return std::to_string(Wire(daemon.socket()).ask(limit_line("0", 200000)).status);
-    });
+    const Child client(
+        [&] { return std::to_string(Wire(daemon.socket()).ask(limit_line("0", 200000)).status); });
     EXPECT_EQ(client.text(), "200");
   }
   EXPECT_TRUE(journals(daemon).empty());
@@ -267,9 +270,8 @@ TEST_F(ZeusdLease, IsTheRightOfWhoKnowsItsIdAndIsItsUser) {
   const std::string lease = daemon.open_lease();
   EXPECT_EQ(daemon.set_limit("0", 200000, lease).status, 200);
 
-  for (const std::string& line :
-       {set_limit(lease, 150000), "POST /lease/renew?lease=" + lease,
-        "POST /lease/release?lease=" + lease}) {
+  for (const std::string& line : {set_limit(lease, 150000), "POST /lease/renew?lease=" + lease,
+                                  "POST /lease/release?lease=" + lease}) {
     const Answer a = ask_as(65534, daemon.socket(), line);
     EXPECT_EQ(a.status, 403) << line << a.body;
   }
@@ -326,6 +328,25 @@ TEST_F(ZeusdRestart, AfterAKillWaitsForTheHolderThenPutsBack) {
   EXPECT_TRUE(eventually([&] { return limit_w(sim, 0) == 300 && limit_w(sim, 1) == 300; }));
   EXPECT_TRUE(eventually([&] { return journals(daemon).empty(); }));
   EXPECT_EQ(daemon.post("/lease/renew?lease=" + lease).status, 404);
+}
+
+TEST_F(ZeusdRestart, AfterAKillPutsBackClocksAndPersistenceToo) {
+  Daemon daemon(sim);
+  const std::string lease = "&block=true&lease=" + daemon.open_lease();
+  for (const char* what : {"set_persistence_mode?enabled=false",
+                           "set_gpu_locked_clocks?min_clock_mhz=300&max_clock_mhz=900",
+                           "set_mem_locked_clocks?min_clock_mhz=2619&max_clock_mhz=2619"}) {
+    EXPECT_EQ(daemon.post("/gpu/" + std::string(what) + "&gpu_ids=1" + lease).status, 200);
+  }
+  daemon.stop(SIGKILL);
+  EXPECT_FALSE(state(1).persistence);
+  EXPECT_NE(state(1).sm_lock, 0U);
+  EXPECT_NE(state(1).memory_lock, 0U);
+  daemon.start({"--adoption-seconds", "0"});
+  EXPECT_TRUE(eventually([&] { return journals(daemon).empty(); }));
+  EXPECT_TRUE(state(1).persistence);
+  EXPECT_EQ(state(1).sm_lock, 0U);
+  EXPECT_EQ(state(1).memory_lock, 0U);
 }
 
 TEST_F(ZeusdRestart, WaitsTenSecondsWhereNothingElseIsSaid) {

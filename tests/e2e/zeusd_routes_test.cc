@@ -28,9 +28,7 @@ struct ZeusdRoutes : testing::Test {
     EXPECT_FALSE(a.error().empty()) << line << a.body;
   }
   Answer write(const std::string& what) const { return daemon.post("/gpu/" + what); }
-  sim::DeviceState& state(std::size_t gpu) {
-    return sim.session().machine().state().device(gpu);
-  }
+  sim::DeviceState& state(std::size_t gpu) { return sim.session().machine().state().device(gpu); }
   static std::uint64_t lock(std::uint64_t low, std::uint64_t high) { return low << 32 | high; }
 };
 
@@ -74,11 +72,13 @@ TEST_F(ZeusdRoutes, TimeIsThatOfTheWallClock) {
 TEST_F(ZeusdRoutes, ReadsOfGpusAreMapsByIdToTheByte) {
   sim.value("energy", 500000);
 
-  EXPECT_EQ(daemon.get("/gpu/get_cumulative_energy?gpu_ids=1").body, R"({"1":{"energy_mj":500000}})");
+  EXPECT_EQ(daemon.get("/gpu/get_cumulative_energy?gpu_ids=1").body,
+            R"({"1":{"energy_mj":500000}})");
   EXPECT_EQ(daemon.get("/gpu/get_cumulative_energy").body,
             R"({"0":{"energy_mj":500000},"1":{"energy_mj":500000},)"
             R"("2":{"energy_mj":500000},"3":{"energy_mj":500000}})");
-  EXPECT_EQ(daemon.get("/gpu/get_power_limit?gpu_ids=3").body, R"({"3":{"power_limit_mw":300000}})");
+  EXPECT_EQ(daemon.get("/gpu/get_power_limit?gpu_ids=3").body,
+            R"({"3":{"power_limit_mw":300000}})");
   EXPECT_EQ(daemon.get("/gpu/get_power_limit").json().size(), 4U);
   EXPECT_EQ(daemon.get("/gpu/get_power_limit_constraints?gpu_ids=0,1").body,
             R"({"0":{"min_power_limit_mw":100000,"max_power_limit_mw":300000},)"
@@ -104,8 +104,8 @@ TEST_F(ZeusdRoutes, PowerCarriesATimeAndTheGpusThatWereAskedFor) {
   EXPECT_EQ(ids("?gpu_ids=0,2"), "02");
   EXPECT_EQ(ids("?gpu_ids=2%2C0%2C2"), "02");
   EXPECT_EQ(ids("?gpu_ids=+3+%2C%201"), "13");
-  EXPECT_TRUE(daemon.get("/gpu/get_power?gpu_ids=2,0").body.ends_with(
-      R"("power_mw":{"0":150000,"2":150000}})"));
+  EXPECT_TRUE(daemon.get("/gpu/get_power?gpu_ids=2,0")
+                  .body.ends_with(R"("power_mw":{"0":150000,"2":150000}})"));
 }
 
 // The bound is that of section 19.1: reads must not wait for a change of the value.
@@ -257,8 +257,9 @@ TEST_F(ZeusdRoutes, ClocksAreLockedAndResetOnTheirGpuAlone) {
     EXPECT_EQ(state(i).sm_lock, i == 2 ? 0 : lock(300 + 15 * i, 1980)) << i;
     EXPECT_EQ(state(i).memory_lock, i == 1 ? 0 : lock(2619, 2619)) << i;
   }
-  for (const char* bad : {"&min_clock_mhz=900&max_clock_mhz=300", "&min_clock_mhz=300&max_clock_mhz=9000",
-                          "&min_clock_mhz=0&max_clock_mhz=300"}) {
+  for (const char* bad :
+       {"&min_clock_mhz=900&max_clock_mhz=300", "&min_clock_mhz=300&max_clock_mhz=9000",
+        "&min_clock_mhz=0&max_clock_mhz=300"}) {
     const Answer a = write(std::string("set_gpu_locked_clocks?gpu_ids=3&block=true") + bad);
     EXPECT_EQ(a.status, 400) << bad;
     EXPECT_NE(a.error("3").find("210-1980 MHz"), std::string::npos) << a.body;
@@ -338,8 +339,8 @@ TEST_F(ZeusdRoutes, CpuPowerIsThatOfThePackageAndOfItsDram) {
 }
 
 TEST_F(ZeusdRoutes, ErrorsOfDevicesAreAMapWithTheWorstStatusAndTheOthersAreChanged) {
-  sim.fault("set_limit", 4, 0);   // No permission.
-  sim.fault("set_limit", 2, 1);   // Invalid argument.
+  sim.fault("set_limit", 4, 0);  // No permission.
+  sim.fault("set_limit", 2, 1);  // Invalid argument.
   const Answer two = daemon.set_limit("0,1,2", 200000);
   EXPECT_EQ(two.status, 403) << two.body;
   EXPECT_EQ(two.header("content-type"), kJson);
@@ -397,7 +398,8 @@ TEST_F(ZeusdRoutes, AnswersAndRefusalsNameTheVersionOfTheWire) {
 }
 
 TEST(ZeusdEmpty, AMachineWithoutDevicesIsServedWithEmptyMaps) {
-  Simulated sim("[nvml]\n[[zone]]\npath = \"intel-rapl:0\"\nname = \"psys\"\npower = { watts = 9 }\n");
+  Simulated sim(
+      "[nvml]\n[[zone]]\npath = \"intel-rapl:0\"\nname = \"psys\"\npower = { watts = 9 }\n");
   const Daemon daemon(sim);
   EXPECT_EQ(daemon.get("/gpu/get_cumulative_energy").body, "{}");
   EXPECT_EQ(daemon.get("/gpu/get_power").json()["power_mw"], Json::object());
