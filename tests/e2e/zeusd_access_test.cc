@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 #include "support/daemon.h"
@@ -341,6 +342,23 @@ TEST(ZeusdGuard, OfAClosedCounterOthersThanRootGetTenValuesASecond) {
   if (::geteuid() != 0) return;
   EXPECT_GT(values_in_a_second(daemon.socket()), 15U);
   EXPECT_GT(events_in_a_second(daemon.socket()), 15U);
+}
+
+TEST(ZeusdGuard, WhoSubscribesAgainAndAgainGetsNoMore) {
+  Simulated sim(processor("0400"));
+  const Daemon daemon(sim, {"--cpu-power-poll-hz", "1000"});
+  std::atomic<bool> over{false};
+  std::thread crowd([&] {
+    std::vector<Wire> wires;
+    while (!over && wires.size() < 400) {
+      wires.emplace_back(daemon.tcp());
+      wires.back().request("GET /cpu/stream_power");
+      std::this_thread::sleep_for(4ms);
+    }
+  });
+  EXPECT_LE(events_in_a_second(daemon.tcp()), 12U);
+  over = true;
+  crowd.join();
 }
 
 TEST(ZeusdGuard, OfACounterThatEverybodyMayReadEverybodyGetsEveryValue) {
