@@ -286,6 +286,10 @@ Outcome Control::execute(Lane& lane, const Write& write) {
 
 Outcome Control::turn(Lane& lane, const Write& write, const KnobInfo* knob, Setting to,
                       Audit& audit) {
+  if (knob == nullptr && lane.gpu->device->info.lost) {
+    return {500,
+            fmt::format("GPU {} is lost: it did not answer when the daemon began", lane.gpu->id)};
+  }
   if (knob == nullptr) {
     return {400, fmt::format("GPU {} cannot do this: its driver offers no such knob, or not to "
                              "this daemon",

@@ -14,6 +14,8 @@ namespace asio = boost::asio;
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
+constexpr milliseconds kSlowPeriod(100);
+
 /// The wall clock at an instant of the steady one.
 std::int64_t unix_ms(Instant at) {
   const auto age = SteadyClock::now() - at;
@@ -47,7 +49,8 @@ struct Streams::Topic {
   std::atomic<bool> fresh{false};  ///< Somebody has just subscribed.
 
   // Of the first worker's thread.
-  bool polling = false, slow_fresh = false;
+  bool polling = false;
+  bool slow_wait = false;  ///< Of some that are slow: for a value that others have, or a first one.
   Instant next{}, sent{}, sent_slow{};
   std::optional<std::uint64_t> value{}, dram_value{};  ///< As sent last, in mW.
   Value before{}, dram_before{};                       ///< Of counters.
@@ -232,14 +235,13 @@ void Streams::take(Topic& topic, const ReadOp& op) {
     const Instant at = SteadyClock::now();
     const bool fresh = topic.fresh.exchange(false);
     const bool due = fresh || at - topic.sent >= options_.repeat;
-    topic.slow_fresh |= fresh;
-    if (due || value != topic.value || dram != topic.dram_value) {
+    topic.slow_wait |= fresh;
+    // Whoever may have ten values a second gets no more by subscribing again and again.
+    const bool everybody = !topic.guarded || at - topic.sent_slow >= kSlowPeriod;
+    if (due || value != topic.value || dram != topic.dram_value || (topic.slow_wait && everybody)) {
       const auto ms = unix_ms(now.at);
-      const bool everybody = topic.slow_fresh || at - topic.sent_slow >= milliseconds(100);
-      if (everybody) {
-        topic.sent_slow = at;
-        topic.slow_fresh = false;
-      }
+      if (everybody) topic.sent_slow = at;
+      topic.slow_wait = !everybody;
       topic.sent = at;
       topic.value = value;
       topic.dram_value = dram;
@@ -276,7 +278,7 @@ void Streams::publish(Topic& topic, std::string text, bool everybody) {
     asio::post(server_.context(i), [&desk = *desks_[i], &topic, chunk, everybody] {
       // A sink that fails here ends its connection, and with it the subscription, a little later.
       for (Subscription* s : desk.by_topic[topic.index]) {
-        if (everybody || !topic.guarded || !s->slow()) s->send(topic.index, chunk);
+        if (everybody || !s->slow()) s->send(topic.index, chunk);
       }
     });
   }

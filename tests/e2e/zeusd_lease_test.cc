@@ -330,6 +330,25 @@ TEST_F(ZeusdRestart, AfterAKillWaitsForTheHolderThenPutsBack) {
   EXPECT_EQ(daemon.post("/lease/renew?lease=" + lease).status, 404);
 }
 
+TEST_F(ZeusdRestart, AfterAKillPutsBackClocksAndPersistenceToo) {
+  Daemon daemon(sim);
+  const std::string lease = "&block=true&lease=" + daemon.open_lease();
+  for (const char* what : {"set_persistence_mode?enabled=false",
+                           "set_gpu_locked_clocks?min_clock_mhz=300&max_clock_mhz=900",
+                           "set_mem_locked_clocks?min_clock_mhz=2619&max_clock_mhz=2619"}) {
+    EXPECT_EQ(daemon.post("/gpu/" + std::string(what) + "&gpu_ids=1" + lease).status, 200);
+  }
+  daemon.stop(SIGKILL);
+  EXPECT_FALSE(state(1).persistence);
+  EXPECT_NE(state(1).sm_lock, 0U);
+  EXPECT_NE(state(1).memory_lock, 0U);
+  daemon.start({"--adoption-seconds", "0"});
+  EXPECT_TRUE(eventually([&] { return journals(daemon).empty(); }));
+  EXPECT_TRUE(state(1).persistence);
+  EXPECT_EQ(state(1).sm_lock, 0U);
+  EXPECT_EQ(state(1).memory_lock, 0U);
+}
+
 TEST_F(ZeusdRestart, WaitsTenSecondsWhereNothingElseIsSaid) {
   Daemon daemon(sim);
   const std::string lease = daemon.open_lease();

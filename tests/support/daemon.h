@@ -184,7 +184,8 @@ class Wire {
 /// `zeusd serve` in a process of its own, on a Unix socket and a TCP port.
 class Daemon {
  public:
-  explicit Daemon(Simulated& sim, Words arguments = {}) : sim_(sim), arguments_(arguments) {
+  explicit Daemon(Simulated& sim, Words arguments = {}, Process::Options options = {})
+      : sim_(sim), arguments_(std::move(arguments)), options_(std::move(options)) {
     ::chmod(tree_.root().c_str(), 0755);
     start();
   }
@@ -210,7 +211,7 @@ class Daemon {
                    "2"};
     words.insert(words.end(), arguments_.begin(), arguments_.end());
     words.insert(words.end(), more.begin(), more.end());
-    process_ = std::make_unique<Process>(words);
+    process_ = std::make_unique<Process>(words, options_);
     ASSERT_TRUE(process_->says(" serves ")) << process_->said();
     const std::string& said = process_->said();
     const auto at = said.find("listening on 127.0.0.1:");
@@ -230,7 +231,7 @@ class Daemon {
     EXPECT_EQ(r.status, 0) << r.err;
   }
 
-  std::string socket() const { return tree_.root() / "z.sock"; }
+  std::string socket() const { return tree_.root() / "not/there/z.sock"; }
   const std::string& tcp() const { return tcp_; }
   std::string journal() const { return tree_.root() / "journal"; }
   std::string audit_file() const { return tree_.root() / "audit.log"; }
@@ -275,6 +276,7 @@ class Daemon {
  private:
   Simulated& sim_;
   Words arguments_;
+  Process::Options options_;
   Tree tree_;
   std::string tcp_;
   std::unique_ptr<Process> process_;

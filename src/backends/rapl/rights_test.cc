@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "support/simulated.h"
@@ -70,6 +71,24 @@ TEST(RaplRights, OfOneProviderDoNotMatterToTheOther) {
 }
 
 // field failure 24: /proc/self/mem gives EIO at offset 0, a folder EISDIR.
+TEST(RaplRights, SayOfWhichSocketsTheCountersAreOpenToEverybody) {
+  Rights cpu;
+  cpu.zone("intel-rapl:0", "package-0", 7);
+  cpu.zone("intel-rapl:0:0", "dram", 8);
+  cpu.zone("intel-rapl:1", "package-1", 9);
+  cpu.zone("intel-rapl:1:0", "dram", 10);
+  cpu.mode("intel-rapl:1:0", "energy_uj", 0400);
+  const Machine machine = cpu.open();
+  const auto open = [&](const char* id) {
+    const auto& facts = machine.find(id)->info.facts;
+    return std::find(facts.begin(), facts.end(),
+                     std::pair<std::string, std::string>("counters", "world-readable")) !=
+           facts.end();
+  };
+  EXPECT_TRUE(open("package-0"));
+  EXPECT_FALSE(open("package-1"));
+}
+
 TEST(RaplErrors, KeepTheNumberOfTheSystemAndLoseOnlyTheirZone) {
   Powercap cpu;
   cpu.zone("intel-rapl:0", "package-0", 7);
