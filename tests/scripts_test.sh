@@ -31,13 +31,14 @@ prints() {
   [[ $out =~ $pattern ]] || fault "$*: says '$out'"
 }
 
-for script in setup demo test fuzz bare format tidy gpu-check; do
+for script in setup demo test fuzz bare format tidy gpu-check peers compat; do
   refuses "^$script: unknown .*--nonsense; see scripts/$script --help" "scripts/$script" --nonsense
   prints "^Usage: scripts/$script " "scripts/$script" --help
 done
 refuses 'unknown group nonsense \(there are' scripts/setup nonsense
 refuses 'unknown stage nonsense \(there are checks' scripts/test nonsense
 refuses 'unknown argument nonsense' scripts/bare nonsense
+refuses 'unknown peer nonsense \(there are' scripts/peers nonsense
 refuses 'unknown argument nonsense' scripts/fuzz nonsense
 refuses '--epochs needs a number' scripts/demo --epochs
 refuses '--epochs needs a number' scripts/demo --epochs none
@@ -48,7 +49,7 @@ refuses 'unknown option --nonsense' bash .ci/run --nonsense
 prints 'debootstrap' scripts/setup --list bare
 prints 'cmake.*clang-tidy' scripts/setup --list
 
-duplicates=$(scripts/setup --list build test fuzz bare | sort | uniq -d)
+duplicates=$(scripts/setup --list build test deploy fuzz bare peers bench | sort | uniq -d)
 [[ -z $duplicates ]] || fault "scripts/packages lists twice: $duplicates"
 
 ((faults == 0)) || exit 1

@@ -107,7 +107,10 @@ void strict(CLI::App& app) {
 }
 
 void add_globals(CLI::App& app, Globals& g) {
-  app.add_option("--host", g.host, "Machine to measure: local:, sim:NAME, replay:FILE, zeusd:PATH")
+  app.add_option(
+         "--host", g.host,
+         "Machine to measure: local:, sim:NAME, replay:FILE, zeusd:PATH, zeusd:HOST:PORT (default: "
+         "this one, with the daemon that ZEUSD_SOCK_PATH or ZEUSD_HOST_PORT names)")
       ->type_name("ADDRESS");
   app.add_flag("--json", g.json, "Print JSON");
   app.add_option("-o,--output", g.output, "Write the report to a file")->type_name("FILE");
@@ -141,6 +144,7 @@ int run_main(int argc, char** argv) {
   add_verify(app, globals, verbs);
   add_sim(app, globals, verbs);
   add_calibrate(app, globals, verbs);
+  add_fleet(app, globals, verbs);
   add_restore(app, globals, verbs);
   strict(app);
   if (argc < 2) {

@@ -52,6 +52,13 @@ Selection at_positions(const Machine& machine, const std::vector<std::size_t>& p
   return out;
 }
 
+Result<Machine> open_at(const std::string& host) {
+  auto address = Address::parse(host);
+  if (!address) throw UsageError(address.error().detail + "; see zeus --help");
+  address->token = environment("ZEUSD_TOKEN").value_or("");
+  return open(*address);
+}
+
 Selection choose_gpus(const Machine& machine, const Choice& choice, const Globals& globals) {
   const int ways = int{choice.no_gpu} + int{!choice.gpus.empty()} + int{!choice.positions.empty()};
   if (ways > 1) {
@@ -162,9 +169,7 @@ Result<std::vector<std::string>> split_words(std::string_view text) {
 }
 
 Machine open_machine(const Globals& globals) {
-  const auto address = Address::parse(globals.host);
-  if (!address) throw UsageError(address.error().detail + "; see zeus --help");
-  auto machine = open(*address);
+  auto machine = globals.host.empty() ? open(environment) : open_at(globals.host);
   if (!machine) throw UsageError(machine.error().detail);
   const auto book = ProfileBook::load(environment);
   if (!book) throw UsageError(book.error().detail);
@@ -175,7 +180,7 @@ Machine open_machine(const Globals& globals) {
 report::Host host_of(const Globals& globals, const Machine& machine) {
   utsname name{};
   (void)uname(&name);
-  return {.address = globals.host,
+  return {.address = globals.host.empty() ? "local:" : globals.host,
           .hostname = name.nodename,
           .kernel = fmt::format("{} {}", name.sysname, name.release),
           .simulation = machine.simulation,

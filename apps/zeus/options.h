@@ -31,7 +31,7 @@ inline constexpr int kUsage = 2;
 
 /// What every verb understands.
 struct Globals {
-  std::string host = "local:";
+  std::string host;  ///< Empty: this machine, with the daemon that the environment names.
   std::string output;
   bool json = false, verbose = false, no_color = false;
   std::vector<std::string> command;  ///< What stands behind `--`.
@@ -52,6 +52,7 @@ void add_record(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_verify(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_fleet(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 
 /// "--interval" of "-I,--interval".

@@ -87,7 +87,8 @@ zeus::Result<People> People::parse(std::string_view list) {
     if (group) name.erase(0, 1);
     unsigned number = 0;
     const char* const end = name.data() + name.size();
-    if (!name.empty() && std::from_chars(name.data(), end, number).ptr == end) {
+    const auto read = std::from_chars(name.data(), end, number);
+    if (!name.empty() && read.ec == std::errc{} && read.ptr == end) {
       if (group) {
         people.groups.insert(number);
       } else {

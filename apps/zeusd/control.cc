@@ -125,7 +125,7 @@ Control::Control(const Node& node, Leases& leases, Options options)
       if (d.info.id != gpu.device->info.id) continue;
       for (KnobInfo& k : d.knobs) {
         auto knob =
-            std::make_shared<OverriddenKnob>(k, gpu.id, d.info, *options_.overrides, abort_);
+            std::make_shared<OverriddenKnob>(k, gpu.id, d.info, *options_.overrides, lane.abort);
         k.knob = knob.get();
         machine_.owned.push_back(std::move(knob));
       }
@@ -153,8 +153,12 @@ std::vector<Problem> Control::recover() {
         problems.push_back({orphan.device, lease.error()});
         continue;
       }
-      const std::string id = Leases::id_of(orphan.owner);
-      lane->held.emplace(orphan.knob, Held{std::move(*lease), id, orphan.former});
+      Setting now = orphan.former;
+      for (const KnobInfo& k : lane->gpu->device->knobs) {
+        const auto read = k.name == orphan.knob ? k.knob->get() : Result<Setting>(now);
+        if (read) now = *read;
+      }
+      lane->held.emplace(orphan.knob, Held{std::move(*lease), Leases::id_of(orphan.owner), now});
       leases_.adopt(orphan.owner, lane->gpu->id, deadline);
     }
   }
@@ -163,20 +167,47 @@ std::vector<Problem> Control::recover() {
 }
 
 void Control::settle_strays() {
-  if (lanes_.empty() || orphans(options_.journal).empty()) return;
-  post(
-      *lanes_.front(), [this](bool) { (void)restore_orphans(machine_, options_.journal); }, true);
+  for (const Orphan& orphan : orphans(options_.journal)) {
+    for (const auto& l : lanes_) {
+      if (l->gpu->device->info.id != orphan.device) continue;
+      // One at a time: a GPU may hang, or be gone for good.
+      if (l->settling.exchange(true)) continue;
+      post(
+          *l,
+          [this, &lane = *l, orphan](bool) {
+            settle(lane, orphan);
+            lane.settling = false;
+          },
+          true);
+    }
+  }
+}
+
+void Control::settle(Lane& lane, const Orphan& orphan) {
+  auto lease = zeus::Lease::adopt(machine_, orphan.device, orphan.knob, options_.journal);
+  if (!lease) return;  // Somebody was quicker.
+  Audit audit{"zeusd", orphan.device, "restore " + orphan.knob, {}, {}, {}, {}};
+  for (const KnobInfo& k : lane.gpu->device->knobs) {
+    if (k.name == orphan.knob) audit.to = words(k, orphan.former);
+  }
+  audit.outcome = outcome_of(lease->release());
+  // Where this fails it is tried again, every few seconds: that is told once.
+  if (audit.outcome.status != 200 && std::exchange(lane.told, true)) return;
+  lane.told = audit.outcome.status != 200;
+  if (options_.audit) options_.audit(audit);
 }
 
 void Control::post(Lane& lane, std::function<void(bool)> job, bool urgent) {
   const std::lock_guard lock(lane.mutex);
   if (lane.ended) return job(true);
   (urgent ? lane.urgent : lane.queue).push_back(std::move(job));
-  if (!lane.running) {
-    lane.running = true;
-    lane.thread = std::thread([this, &lane] { run(lane); });
-  }
+  if (!lane.running) start(lane);
   lane.wake.notify_one();
+}
+
+void Control::start(Lane& lane) {
+  lane.running = true;
+  lane.thread = std::thread([this, &lane] { run(lane); });
 }
 
 void Control::run(Lane& lane) {
@@ -187,11 +218,13 @@ void Control::run(Lane& lane) {
     if (lane.urgent.empty() && lane.queue.empty()) break;
     auto& from = lane.urgent.empty() ? lane.queue : lane.urgent;
     const bool refuse = lane.stopping && lane.urgent.empty();
+    lane.writing = lane.urgent.empty() && !refuse;
     const auto job = std::move(from.front());
     from.pop_front();
     lock.unlock();
     job(refuse);
     lock.lock();
+    lane.writing = lane.abort = false;
   }
   lock.unlock();
   for (auto& [knob, held] : lane.held) (void)held.lease.release();
@@ -201,19 +234,23 @@ void Control::run(Lane& lane) {
   lane.wake.notify_all();
 }
 
-bool Control::submit(unsigned gpu, Write write, std::function<void(Outcome)> done) {
+Outcome Control::submit(unsigned gpu, Write write, std::function<void(Outcome)> done) {
+  const Outcome stopping{503, "the daemon is stopping"};
   Lane* const l = lane(gpu);
   {
     const std::lock_guard lock(l->mutex);
-    if (l->queue.size() >= kQueue || l->stopping) return false;
+    if (l->stopping) return stopping;
+    if (l->queue.size() >= kQueue) {
+      return {429, fmt::format("the queue of GPU {} is full; try again later", gpu)};
+    }
   }
   post(
       *l,
-      [this, l, write = std::move(write), done = std::move(done)](bool refuse) {
-        done(refuse ? Outcome{503, "the daemon is stopping"} : execute(*l, write));
+      [this, l, stopping, write = std::move(write), done = std::move(done)](bool refuse) {
+        done(refuse ? stopping : execute(*l, write));
       },
       false);
-  return true;
+  return {};
 }
 
 Outcome Control::execute(Lane& lane, const Write& write) {
@@ -268,19 +305,31 @@ Outcome Control::turn(Lane& lane, const Write& write, const KnobInfo* knob, Sett
     if (turned) held->second.setting = to;
     return outcome_of(turned);
   }
-  auto lease = zeus::Lease::take(machine_, lane.gpu->device->info.id, knob->name, to,
-                                 options_.journal, leases_.owner(write.lease));
+  // Who touches a GPU first is told of by ended() afterwards: what is turned now is put back then.
+  if (!write.lease.empty() && !leases_.touch(write.lease, lane.gpu->id)) {
+    return {409, "the lease has ended meanwhile; nothing was changed"};
+  }
+  auto lease = take(lane, *knob, to, leases_.owner(write.lease));
   if (!lease) return outcome_of(lease.error());
   audit.from = words(*knob, lease->former());
   if (write.lease.empty()) {
-    lease->keep();
-  } else if (leases_.touch(write.lease, lane.gpu->id)) {
-    lane.held.emplace(knob->name, Held{std::move(*lease), write.lease, to});
+    if (auto kept = lease->keep(); !kept) return outcome_of(kept);
   } else {
-    (void)lease->release();
-    return {409, "the lease has ended meanwhile; nothing was changed"};
+    lane.held.emplace(knob->name, Held{std::move(*lease), write.lease, to});
   }
   return {};
+}
+
+Result<zeus::Lease> Control::take(Lane& lane, const KnobInfo& knob, Setting to,
+                                  std::string_view owner) {
+  constexpr int kTries = 4;
+  for (int i = 1;; ++i) {
+    auto lease = zeus::Lease::take(machine_, lane.gpu->device->info.id, knob.name, to,
+                                   options_.journal, owner);
+    // Whoever looks through the journals holds each for a moment.
+    if (lease || lease.error().code != Errc::busy || i == kTries) return lease;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 /// Both, the second even where the first fails; the first error is reported.
@@ -299,7 +348,7 @@ Outcome Control::reset_clocks(Lane& lane, const Write& write, Audit& audit) {
     values.gpu_id = gpu.id;
     values.uuid = gpu.device->info.id;
     values.pci = gpu.pci;
-    return outcome_of(overrides->run(Operation::reset_locked_clocks, values, abort_));
+    return outcome_of(overrides->run(Operation::reset_locked_clocks, values, lane.abort));
   }
   if (gpu.sm_clock == nullptr && gpu.memory_clock == nullptr) {
     return turn(lane, write, nullptr, 0, audit);
@@ -329,7 +378,7 @@ Outcome Control::put_back(Lane& lane, const std::string& lease) {
       audit.from = words(*knob, it->second.setting);
       audit.to = words(*knob, it->second.lease.former());
     }
-    // Where this fails the journal stays, and restore_strays() tries again.
+    // Where this fails the journal stays, and settle_strays() tries again.
     audit.outcome = outcome_of(it->second.lease.release());
     if (options_.audit) options_.audit(audit);
     if (audit.outcome.status > worst.status) worst = audit.outcome;
@@ -370,20 +419,19 @@ void Control::ended(const std::string& lease, const std::set<unsigned>& gpus,
 }
 
 bool Control::stop(std::chrono::milliseconds limit) {
-  abort_ = true;
   for (const auto& l : lanes_) {
     const std::lock_guard lock(l->mutex);
     l->stopping = true;
+    l->abort = l->writing;  // What is put back is let be.
     l->wake.notify_all();
+    // Where it never ran, it has what it adopted to put back.
+    if (!l->running && !l->held.empty()) start(*l);
   }
   const auto until = std::chrono::steady_clock::now() + limit;
   bool all = true;
   for (const auto& l : lanes_) {
     std::unique_lock lock(l->mutex);
     if (!l->running) {
-      // It never ran: what it adopted it puts back here.
-      for (auto& [knob, held] : l->held) (void)held.lease.release();
-      l->held.clear();
       l->ended = true;
       continue;
     }

@@ -62,15 +62,16 @@ class Control {
   /// are told, and concern single devices.
   std::vector<Problem> recover();
 
-  /// Queues a write. `done` is called on the GPU's thread. False: the queue is full, and nothing
-  /// will be done.
-  bool submit(unsigned gpu, Write write, std::function<void(Outcome)> done);
+  /// Queues a write. `done` is called on the GPU's thread. Where the result is not 200 the queue is
+  /// full, or the daemon stops, and `done` will not be called.
+  Outcome submit(unsigned gpu, Write write, std::function<void(Outcome)> done);
 
   /// Has what a lease turned put back, ahead of what is queued; `done` after the last.
   void ended(const std::string& lease, const std::set<unsigned>& gpus,
              std::function<void(std::vector<Outcome>)> done = {});
 
-  /// Has orphans of other processes put back, on the thread of a GPU. Called every few seconds.
+  /// Has orphans put back, each on the thread of its GPU: those of other processes, and what could
+  /// not be put back before. Called every few seconds.
   void settle_strays();
 
   /// Refuses what is queued, waits for what is being done, and puts back what leases hold. False
@@ -90,22 +91,29 @@ class Control {
     std::deque<std::function<void(bool refuse)>> urgent, queue;
     std::thread thread;
     bool running = false, stopping = false, ended = false;
-    std::map<std::string, Held> held;  ///< By knob. Of the lane's thread.
+    bool writing = false;            ///< Does what a client wants.
+    std::atomic<bool> abort{false};  ///< A command that does so is to end.
+    std::atomic<bool> settling{false};
+    // Of the lane's thread.
+    std::map<std::string, Held> held;  ///< By knob.
+    bool told = false;                 ///< That it cannot settle what strays.
   };
 
   Lane* lane(unsigned gpu);
   void post(Lane& lane, std::function<void(bool)> job, bool urgent);
+  void start(Lane& lane);
   void run(Lane& lane);
   Outcome execute(Lane& lane, const Write& write);
   Outcome turn(Lane& lane, const Write& write, const KnobInfo* knob, Setting to, Audit& audit);
+  Result<zeus::Lease> take(Lane& lane, const KnobInfo& knob, Setting to, std::string_view owner);
   Outcome reset_clocks(Lane& lane, const Write& write, Audit& audit);
   Outcome put_back(Lane& lane, const std::string& lease);
+  void settle(Lane& lane, const Orphan& orphan);
 
   const Node& node_;
   Leases& leases_;
   Options options_;
   Machine machine_;  ///< As the node's, with knobs that overrides turn.
-  std::atomic<bool> abort_{false};
   std::vector<std::unique_ptr<Lane>> lanes_;
 };
 

@@ -63,7 +63,9 @@ void DeviceErrors::add(unsigned id, unsigned status, std::string_view text) {
 
 std::string DeviceErrors::json() const {
   nlohmann::ordered_json errors = nlohmann::ordered_json::object();
-  for (const auto& [id, text] : texts_) errors[std::to_string(id)] = text;
+  auto sorted = texts_;  // They come as the devices answer.
+  std::sort(sorted.begin(), sorted.end());
+  for (const auto& [id, text] : sorted) errors[std::to_string(id)] = text;
   return errors.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

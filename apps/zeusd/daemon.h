@@ -43,7 +43,8 @@ class Daemon final : public zeus::net::Handler {
   struct Options {
     std::string version;
     unsigned cpu_hz = 10;
-    std::string simulation{};  ///< The scenario, where the machine is not real.
+    std::string simulation{};     ///< The scenario, where the machine is not real.
+    bool always_sampled = false;  ///< Power is polled all the time.
     std::function<bool()> healthy = [] { return true; };
   };
   struct Parts {

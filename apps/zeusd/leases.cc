@@ -12,6 +12,7 @@
 
 #include "base/files.h"
 #include "net/asio.h"
+#include "net/percent.h"
 
 namespace zeus::zeusd {
 namespace {
@@ -22,6 +23,7 @@ using zeus::Fd;
 
 constexpr std::size_t kMostOfOne = 256;  ///< Leases of one holder at a time.
 constexpr std::uint32_t kLongestTtlS = 3600;
+constexpr std::size_t kLongestName = 256;    ///< A journal must hold it.
 constexpr std::string_view kMark = "zeusd";  ///< First word of our owners in the journal.
 
 std::string new_id() {
@@ -76,6 +78,10 @@ zeus::Result<Leases::Info> Leases::open(const zeus::net::Peer& peer, const Holde
   if (ttl_s && (*ttl_s == 0 || *ttl_s > kLongestTtlS)) {
     return Error{Errc::invalid, 0, fmt::format("ttl_s goes from 1 to {}", kLongestTtlS)};
   }
+  if (holder.who.size() > kLongestName) {
+    return Error{Errc::invalid, 0,
+                 fmt::format("a name of more than {} bytes cannot hold a lease", kLongestName)};
+  }
   const std::lock_guard lock(mutex_);
   if (std::count_if(leases_.begin(), leases_.end(), [&](const auto& l) {
         return l.second->info.who == holder.who;
@@ -105,21 +111,22 @@ void Leases::watch(Lease& lease, int pidfd) {
                             });
 }
 
-zeus::Result<Leases::Map::iterator> Leases::find(std::string_view id, const Holder& holder) {
+zeus::Result<std::shared_ptr<Leases::Lease>> Leases::find(std::string_view id,
+                                                          const Holder& holder) const {
   const auto it = leases_.find(id);
   if (it == leases_.end()) return no_lease(id);
   if (it->second->info.who != holder.who) {
     return Error{Errc::denied, 0, "this lease is somebody else's"};
   }
-  return it;
+  return it->second;
 }
 
 zeus::Result<Leases::Info> Leases::renew(std::string_view id, const zeus::net::Peer& peer,
                                          const Holder& holder) {
   const std::lock_guard lock(mutex_);
-  const auto it = find(id, holder);
-  if (!it) return it.error();
-  Lease& lease = *(*it)->second;
+  const auto found = find(id, holder);
+  if (!found) return found.error();
+  Lease& lease = **found;
   if (lease.info.waiting) {
     // Taken up: by the same process again, or by heartbeats from now on.
     lease.info.waiting = false;
@@ -142,13 +149,6 @@ zeus::Result<Leases::Info> Leases::renew(std::string_view id, const zeus::net::P
   return snapshot(lease);
 }
 
-zeus::Status Leases::check(std::string_view id, const Holder& holder) const {
-  const std::lock_guard lock(mutex_);
-  const auto it = const_cast<Leases*>(this)->find(id, holder);
-  if (!it) return it.error();
-  return zeus::ok();
-}
-
 bool Leases::touch(std::string_view id, unsigned gpu) {
   const std::lock_guard lock(mutex_);
   const auto it = leases_.find(id);
@@ -161,20 +161,36 @@ void Leases::end(const std::string& id, std::string_view why) {
   std::shared_ptr<Lease> lease;
   {
     const std::lock_guard lock(mutex_);
-    const auto it = leases_.find(id);
-    if (it == leases_.end()) return;
-    lease = std::move(it->second);
-    leases_.erase(it);
+    lease = take_out(id);
   }
+  if (!lease) return;
   ended_(id, lease->info.gpus, why);
-  // What watches its process belongs to the loop.
-  boost::asio::post(context_, [lease] { lease->process.reset(); });
+  forget(std::move(lease));
 }
 
-zeus::Status Leases::release(std::string_view id, const Holder& holder) {
-  if (auto mine = check(id, holder); !mine) return mine;
-  end(std::string(id), "it was released");
-  return zeus::ok();
+std::shared_ptr<Leases::Lease> Leases::take_out(std::string_view id) {
+  const auto it = leases_.find(id);
+  if (it == leases_.end()) return nullptr;
+  auto lease = std::move(it->second);
+  leases_.erase(it);
+  return lease;
+}
+
+/// What watches its process belongs to the loop.
+void Leases::forget(std::shared_ptr<Lease> lease) {
+  boost::asio::post(context_, [lease = std::move(lease)] { lease->process.reset(); });
+}
+
+zeus::Result<std::set<unsigned>> Leases::release(std::string_view id, const Holder& holder) {
+  std::shared_ptr<Lease> lease;
+  {
+    const std::lock_guard lock(mutex_);
+    if (const auto mine = find(id, holder); !mine) return mine.error();
+    lease = take_out(id);
+  }
+  auto gpus = lease->info.gpus;
+  forget(std::move(lease));
+  return gpus;
 }
 
 void Leases::sweep(Clock::time_point now) {
@@ -201,13 +217,32 @@ std::vector<Leases::Info> Leases::list() const {
   return out;
 }
 
+namespace {
+
+/// A name on one line, from which percent_decode() makes the name again.
+std::string on_one_line(std::string_view name) {
+  std::string out;
+  for (const char c : name) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f || c == '%') {
+      fmt::format_to(std::back_inserter(out), "%{:02x}", byte);
+    } else {
+      out += c;
+    }
+  }
+  return out;
+}
+
+}  // namespace
+
 // "zeusd ID PID TTL WHO": WHO may hold blanks.
 std::string Leases::owner(std::string_view id) const {
   const std::lock_guard lock(mutex_);
   const auto it = leases_.find(id);
   if (it == leases_.end()) return {};
   const Info& info = it->second->info;
-  return fmt::format("{} {} {} {} {}", kMark, info.id, info.pid, info.ttl_s.value_or(0), info.who);
+  return fmt::format("{} {} {} {} {}", kMark, info.id, info.pid, info.ttl_s.value_or(0),
+                     on_one_line(info.who));
 }
 
 namespace {
@@ -249,7 +284,7 @@ void Leases::adopt(std::string_view owner, unsigned gpu, Clock::time_point deadl
     lease->info.id = id;
     lease->info.pid = number<pid_t>(parts[2]);
     if (const auto ttl = number<std::uint32_t>(parts[3]); ttl != 0) lease->info.ttl_s = ttl;
-    lease->info.who = parts[4];
+    lease->info.who = zeus::net::percent_decode(parts[4]).value_or(std::string(parts[4]));
     lease->info.waiting = true;
     lease->deadline = deadline;
   }

@@ -33,7 +33,8 @@ struct Holder {
 class Leases {
  public:
   using Clock = std::chrono::steady_clock;
-  /// Called once for each lease that ends, with the GPUs that it touched; never under the lock.
+  /// Called once for each lease that ends by itself, with the GPUs that it touched; never under the
+  /// lock.
   using Ended = std::function<void(const std::string& id, const std::set<unsigned>& gpus,
                                    std::string_view why)>;
 
@@ -54,13 +55,11 @@ class Leases {
   /// Errc::busy where the holder has too many.
   zeus::Result<Info> open(const zeus::net::Peer& peer, const Holder& holder,
                           std::optional<std::uint32_t> ttl_s);
-  /// A heartbeat. Takes up a lease that waits. Errc::absent: it has ended or never was; denied: it
-  /// is somebody else's.
+  /// A heartbeat, as every write under it is. Takes up a lease that waits. Errc::absent: it has
+  /// ended or never was; denied: it is somebody else's.
   zeus::Result<Info> renew(std::string_view id, const zeus::net::Peer& peer, const Holder& holder);
-  /// Whether `holder` may write under it.
-  zeus::Status check(std::string_view id, const Holder& holder) const;
-  /// Ends it. The caller hears by Ended, before this returns.
-  zeus::Status release(std::string_view id, const Holder& holder);
+  /// Ends it, without a word to Ended: the caller has the GPUs put back that it touched.
+  zeus::Result<std::set<unsigned>> release(std::string_view id, const Holder& holder);
   /// Notes that a GPU was touched. False: the lease has ended meanwhile.
   bool touch(std::string_view id, unsigned gpu);
 
@@ -86,7 +85,9 @@ class Leases {
 
   void watch(Lease& lease, int pidfd);
   void end(const std::string& id, std::string_view why);
-  zeus::Result<Map::iterator> find(std::string_view id, const Holder& holder);
+  std::shared_ptr<Lease> take_out(std::string_view id);
+  void forget(std::shared_ptr<Lease> lease);
+  zeus::Result<std::shared_ptr<Lease>> find(std::string_view id, const Holder& holder) const;
   static Info snapshot(const Lease& lease);
 
   boost::asio::io_context& context_;

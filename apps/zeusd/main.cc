@@ -37,7 +37,9 @@ void add_people(const std::string& text, ServeOptions& o) {
   }
   auto people = People::parse(std::string_view(text).substr(equals + 1));
   if (!people) throw CLI::ValidationError(people.error().detail);
-  o.people[group_or_throw(text.substr(0, equals))] = *people;
+  People& all = o.people[group_or_throw(text.substr(0, equals))];
+  all.users.merge(people->users);
+  all.groups.merge(people->groups);
 }
 
 struct Words {
@@ -87,6 +89,10 @@ void add_serve(CLI::App& app, ServeOptions& o, Words& w) {
       ->type_name("DIR");
   app.add_option("--audit-log", o.audit_log, "A line of JSON for each write, appended")
       ->type_name("FILE");
+  app.add_option("--adoption-seconds", o.adoption_s,
+                 "How long leases of a daemon that died wait to be renewed (default: 10)")
+      ->type_name("INT")
+      ->check(CLI::Range(0, 3600));
   app.add_option("--num-workers", o.workers,
                  "Threads that serve (default: one a processor, up to 4)")
       ->type_name("INT")

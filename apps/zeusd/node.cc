@@ -124,6 +124,9 @@ void Node::add_cpu(const Device& device, Readers& readers) {
   Cpu cpu;
   cpu.id = zone_number(device.info).value_or(device.info.index);
   cpu.device = &device;
+  cpu.guarded = std::find(device.info.facts.begin(), device.info.facts.end(),
+                          std::pair<std::string, std::string>("counters", "world-readable")) ==
+                device.info.facts.end();
   cpu.package = channel(readers.feed(device, *package), package, kMicro);
   if (dram != nullptr) cpu.dram = channel(readers.feed(device, *dram), dram, kMicro);
   cpus_.push_back(std::move(cpu));

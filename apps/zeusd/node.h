@@ -37,7 +37,7 @@ struct Cpu {
   unsigned id = 0;
   const Device* device = nullptr;
   std::optional<Channel> package{}, dram{};
-  bool guarded = false;  ///< Its counters are not for everybody to read in the file system.
+  bool guarded = true;  ///< Its counters are not for everybody to read in the file system.
 };
 
 /// The machine as clients see it: devices by the numbers of the wire. Fixed once made.

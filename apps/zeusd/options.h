@@ -30,6 +30,7 @@ struct ServeOptions {
   std::filesystem::path signing_key{}, overrides{};
   std::filesystem::path journal = "/run/zeus";
   std::filesystem::path audit_log{};
+  unsigned adoption_s = 10;  ///< How long leases of an earlier daemon wait for their holders.
 
   unsigned workers = 0;  ///< 0: as many as there are processors, up to 4.
   unsigned gpu_hz = 20, cpu_hz = 10;

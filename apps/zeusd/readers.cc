@@ -19,6 +19,27 @@ ReadOp::ReadOp(std::vector<Feed*> feeds, Done done)
       left_(feeds_.size()),
       done_(std::move(done)) {}
 
+/// The values of a feed have come.
+void ReadOp::take(const Feed& feed) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (over_) return;
+    const auto place = std::find(feeds_.begin(), feeds_.end(), &feed);
+    values_[static_cast<std::size_t>(place - feeds_.begin())] = feed.values;
+    over_ = --left_ == 0;
+    if (!over_) return;
+  }
+  done_(shared_from_this());
+}
+
+void ReadOp::expire() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (std::exchange(over_, true)) return;
+  }
+  done_(shared_from_this());
+}
+
 const Value& ReadOp::value(const Feed* feed, unsigned slot) const noexcept {
   static const Value kNone;
   const auto it = std::find(feeds_.begin(), feeds_.end(), feed);
@@ -61,8 +82,20 @@ void Readers::submit(std::shared_ptr<ReadOp> op) {
 }
 
 void Readers::nudge() {
-  const std::lock_guard lock(mutex_);
-  if (!queue_.empty()) help(1);
+  std::vector<std::shared_ptr<ReadOp>> late;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!queue_.empty()) help(1);
+    const zeus::Instant now = std::chrono::steady_clock::now();
+    for (Feed& f : feeds_) {
+      if (f.state != Feed::State::running || now - f.since < kGivesUp) continue;
+      late.insert(late.end(), f.current.begin(), f.current.end());
+      late.insert(late.end(), f.waiting.begin(), f.waiting.end());
+      f.current.clear();
+      f.waiting.clear();
+    }
+  }
+  for (const auto& op : late) op->expire();
 }
 
 /// Sees to it that so many threads are awake that no hanging call holds.
@@ -84,6 +117,7 @@ void Readers::help(std::size_t awake_needed) {
 }
 
 void Readers::run() {
+  std::vector<std::shared_ptr<ReadOp>> answered;
   std::unique_lock lock(mutex_);
   while (!stopping_) {
     if (queue_.empty()) {
@@ -102,6 +136,11 @@ void Readers::run() {
     if (!queue_.empty()) help(2);
     lock.unlock();
     read(feed);
+    lock.lock();
+    answered.swap(feed.current);
+    lock.unlock();
+    for (const auto& op : answered) op->take(feed);
+    answered.clear();
     lock.lock();
     for (const Value& v : feed.values) {
       if (!v.ok()) ++feed.errors[v.error];
@@ -123,25 +162,18 @@ void Readers::read(Feed& feed) {
     Value& v = feed.values[i];
     v.error = whole == zeus::Errc::ok ? r.error : whole;
     v.at = r.own_time ? r.at : middle;
-    const bool counter = feed.infos[i].quantity == zeus::Quantity::energy;
-    if (!counter) {
-      v.count = r.raw;
-      continue;
-    }
+    const auto quantity = feed.infos[i].quantity;
+    v.count = r.raw;
+    if (quantity != zeus::Quantity::energy && quantity != zeus::Quantity::power) continue;
     zeus::Track& track = feed.tracks[i];
     if (!track.valid() && v.ok()) v.first = r.raw;
     zeus::follow(track, feed.infos[i], zeus::Sample(v.at, r.raw, v.error), zeus::Duration::max());
-    // A counter that never wraps goes on as the vendor counts it, resets and all.
     v.total = track.total;
+    if (quantity != zeus::Quantity::energy) continue;
+    // A counter that never wraps goes on as the vendor counts it, resets and all.
     v.count = feed.infos[i].wrap == 0 ? r.raw : v.first + track.total;
     v.resets = track.resets;
   }
-  for (const auto& op : feed.current) {
-    const auto place = std::find(op->feeds_.begin(), op->feeds_.end(), &feed);
-    op->values_[static_cast<std::size_t>(place - op->feeds_.begin())] = feed.values;
-    if (op->left_.fetch_sub(1, std::memory_order_acq_rel) == 1) op->done_(op);
-  }
-  feed.current.clear();
 }
 
 std::map<zeus::Errc, std::uint64_t> Readers::errors(const Feed& feed) const {

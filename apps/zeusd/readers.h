@@ -1,6 +1,5 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -24,12 +23,15 @@ struct Value {
   std::uint64_t count = 0;
   zeus::Instant at{};  ///< The middle of the call, or the vendor's own time.
   zeus::Errc error = zeus::Errc::busy;
-  std::uint64_t first = 0;   ///< Of a counter: its first reading.
-  std::uint64_t total = 0;   ///< Of a counter: raw units gained since, over wraps and resets.
+  std::uint64_t first = 0;  ///< Of a counter: its first reading.
+  /// Since the first reading: raw units that a counter gained, over wraps and resets; of power,
+  /// raw units times microseconds, each reading held until the next.
+  std::uint64_t total = 0;
   std::uint64_t resets = 0;  ///< Of a counter, since the first reading.
-  /// Joules since the first reading; they never fall.
+  /// Joules since the first reading, of a counter or of power; they never fall.
   double gained(const zeus::SensorInfo& info) const noexcept {
-    return static_cast<double>(total) * info.scale;
+    const double unit = info.quantity == zeus::Quantity::energy ? info.scale : info.scale * 1e-6;
+    return static_cast<double>(total) * unit;
   }
   bool ok() const noexcept { return error == zeus::Errc::ok; }
 };
@@ -47,38 +49,46 @@ struct Feed {
   std::vector<zeus::Reading> readings{};
   std::vector<zeus::Track> tracks{};
   std::vector<Value> values{};
-  std::vector<std::shared_ptr<ReadOp>> current{};
 
   // Under the readers' lock.
   enum class State : std::uint8_t { idle, queued, running } state = State::idle;
-  std::vector<std::shared_ptr<ReadOp>> waiting{};
+  std::vector<std::shared_ptr<ReadOp>> waiting{}, current{};
   zeus::Instant since{};                         ///< When its call began.
   std::map<zeus::Errc, std::uint64_t> errors{};  ///< Calls that gave one.
 };
 
 /// One request for the values of some feeds, each named once. `done` is called once, by a reader,
-/// when all are there.
-class ReadOp {
+/// when all are there; or by nudge(), when one has been waited for too long.
+class ReadOp : public std::enable_shared_from_this<ReadOp> {
  public:
   using Done = std::function<void(const std::shared_ptr<ReadOp>&)>;
   ReadOp(std::vector<Feed*> feeds, Done done);
-  /// After `done`: the value of a slot.
+  /// After `done`: the value of a slot. Errc::busy where it did not come in time.
   const Value& value(const Feed* feed, unsigned slot) const noexcept;
 
  private:
   friend class Readers;
+  void take(const Feed& feed);
+  void expire();
+
   std::vector<Feed*> feeds_;
   std::vector<std::vector<Value>> values_;
-  std::atomic<std::size_t> left_;
+  std::mutex mutex_;  ///< Until it is over, what follows and the values.
+  std::size_t left_;
+  bool over_ = false;
   Done done_;
 };
 
 /// The threads that call the vendors. A request that comes while a source is being read waits for
 /// the next reading, which is begun after the request came and is shared by all that wait: the
 /// number of calls does not grow with the number of clients, and no answer is older than its
-/// question. A call that hangs holds up those who asked for that source, and nobody else.
+/// question. A call that hangs holds up those who asked for that source, for kGivesUp at the most,
+/// and nobody else.
 class Readers {
  public:
+  /// Shorter than what clients wait, so that they hear which device hangs.
+  static constexpr std::chrono::seconds kGivesUp{4};
+
   Readers() = default;
   ~Readers();  ///< As stop().
 
@@ -87,7 +97,8 @@ class Readers {
   const std::deque<Feed>& feeds() const noexcept { return feeds_; }
 
   void submit(std::shared_ptr<ReadOp> op);
-  /// Has a further thread look after what waits behind calls that hang. Called every second.
+  /// Has a further thread look after what waits behind calls that hang, and lets go whoever has
+  /// waited for kGivesUp. Called several times a second.
   void nudge();
   /// How often what could not be read. Never waits for a vendor.
   std::map<zeus::Errc, std::uint64_t> errors(const Feed& feed) const;
@@ -97,7 +108,7 @@ class Readers {
 
  private:
   void run();
-  void read(Feed& feed);
+  static void read(Feed& feed);
   void help(std::size_t awake_needed);
 
   std::deque<Feed> feeds_;

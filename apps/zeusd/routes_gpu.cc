@@ -281,26 +281,28 @@ Awaitable<Response> Daemon::submit(Call& call, Write w, std::string ids, bool bl
     co_return r;
   }
   if (!w.lease.empty()) {
-    if (const auto mine = parts_.leases->check(w.lease, call.caller.holder); !mine) {
+    // A write is as good as a heartbeat.
+    const auto mine = parts_.leases->renew(w.lease, *call.request.peer, call.caller.holder);
+    if (!mine) {
       co_return refuse(status_of(mine.error().code), mine.error().detail);
     }
   }
   auto answers = std::make_shared<Answers>();
   answers->left = wanted->size() + 1;  // And one for who queues them.
+  DeviceErrors refused;
   const auto queue = [&] {
     for (const unsigned id : *wanted) {
-      const bool queued =
+      const Outcome queued =
           parts_.control->submit(id, w, [answers, id](const Outcome& o) { answers->take(id, o); });
-      if (!queued) {
-        answers->take(id, {429, fmt::format("the queue of GPU {} is full; try again later", id)});
-      }
+      if (queued.status == 200) continue;
+      refused.add(id, queued.status, queued.text);
+      answers->take(id, queued);
     }
   };
   if (!block) {
     queue();
-    const std::lock_guard lock(answers->mutex);
-    // Of what is queued nothing can be said yet; of what was not, it must be.
-    if (answers->errors.status() == 429) co_return answers->errors.response();
+    // Of what is queued nothing can be said; of what was not, it must be.
+    if (refused.any()) co_return refused.response();
     co_return Response{};
   }
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(

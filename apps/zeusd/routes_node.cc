@@ -101,20 +101,15 @@ Awaitable<Response> Daemon::lease_release(Call& call) {
   Query query(call.request.query);
   const std::string id = query.text("lease");
   if (!query.fault().empty()) co_return bad_query(query);
-  std::set<unsigned> gpus;
-  for (const auto& lease : parts_.leases->list()) {
-    if (lease.id == id) gpus = lease.gpus;
-  }
-  if (auto released = parts_.leases->release(id, call.caller.holder); !released) {
-    co_return refuse(status_of(released.error().code), released.error().detail);
-  }
-  // Its knobs are being put back; the answer comes when they are.
+  const auto gpus = parts_.leases->release(id, call.caller.holder);
+  if (!gpus) co_return refuse(status_of(gpus.error().code), gpus.error().detail);
+  // The answer comes when its knobs have been put back.
   auto outcomes = std::make_shared<std::vector<Outcome>>();
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
       [&](auto handler) {
         auto go_on = std::make_shared<decltype(handler)>(std::move(handler));
         parts_.control->ended(
-            id, gpus, [&context = call.worker.context, go_on, outcomes](std::vector<Outcome> all) {
+            id, *gpus, [&context = call.worker.context, go_on, outcomes](std::vector<Outcome> all) {
               *outcomes = std::move(all);
               asio::post(context, [go_on] { std::move (*go_on)(); });
             });
@@ -132,8 +127,9 @@ Awaitable<Response> Daemon::lease_list(Call& call) {
   Json out = Json::array();
   for (const auto& lease : parts_.leases->list()) {
     Json one = to_json(lease);
-    // The id is the right to use it: only its holder is told.
-    if (lease.who != call.caller.holder.who) one["lease"] = lease.id.substr(0, 8) + "...";
+    // The id is the right to use it: only its holder is told, and nobody where all are nameless.
+    if (lease.who.empty() || lease.who != call.caller.holder.who)
+      one["lease"] = lease.id.substr(0, 8) + "...";
     out.push_back(std::move(one));
   }
   co_return json(dump(out));
@@ -164,7 +160,9 @@ Awaitable<Response> Daemon::metrics(Call& call) {
       report::NodeMetrics::Domain domain;
       domain.id = {Scope::gpu, static_cast<std::uint16_t>(g.id)};
       domain.device = g.device->info.id;
-      domain.has_energy = g.energy.has_value();
+      // Power that is polled all the time adds up to energy, where there is no counter.
+      const bool integrated = options_.always_sampled && g.power && !g.energy;
+      domain.has_energy = g.energy.has_value() || integrated;
       domain.has_power = g.power.has_value();
       if (g.energy) {
         const Value v = op->value(g.energy->feed, g.energy->slot);
@@ -177,6 +175,7 @@ Awaitable<Response> Daemon::metrics(Call& call) {
         const Value v = op->value(g.power->feed, g.power->slot);
         if (v.ok()) {
           domain.watts = static_cast<double>(v.count) * g.power->info.scale;
+          if (integrated) domain.joules = v.gained(g.power->info);
           domain.age_s = age(v);
         }
       }
@@ -185,7 +184,8 @@ Awaitable<Response> Daemon::metrics(Call& call) {
         const Value v = op->value(g.limit->feed, 0);
         if (v.ok()) device.power_limit_w = static_cast<double>(v.count) * 1e-3;
       }
-      domain.errors = parts_.readers.errors(g.energy ? *g.energy->feed : *g.power->feed);
+      const auto& sensor = g.energy ? g.energy : g.power;
+      if (sensor) domain.errors = parts_.readers.errors(*sensor->feed);
       m.devices.push_back(std::move(device));
       m.domains.push_back(std::move(domain));
     }

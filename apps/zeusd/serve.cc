@@ -71,18 +71,21 @@ Machine open_machine(const ServeOptions& o) {
   return machine;
 }
 
-/// Whether this process may turn knobs, found by setting one to what it is set to.
+/// Whether this process may turn knobs, found by setting them to what they are set to. One GPU that
+/// lets it is enough: what the others say is told to whoever tries.
 Status can_control(const Machine& machine, const Overrides* overrides) {
+  if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
+  Status first = ok();
   for (const Device& d : machine.devices) {
     for (const KnobInfo& k : d.knobs) {
       if (k.name != "power_limit") continue;
-      if (overrides != nullptr && overrides->has(Operation::set_power_limit)) return ok();
       const auto now = k.knob->get();
-      if (!now) return now.error();
-      return k.knob->set(*now);
+      const Status same = now ? k.knob->set(*now) : Status(now.error());
+      if (same) return same;
+      if (first) first = same;
     }
   }
-  return ok();
+  return first;
 }
 
 /// Whether a processor's counters are there and closed to us.
@@ -212,8 +215,9 @@ struct Service {
       : audit(o.audit_log),
         node(std::move(machine), readers, gpus(groups), cpus(groups)),
         access(std::move(access_given)),
-        daemon({ZEUS_VERSION, o.cpu_hz, scenario(node), [this] { return healthy(); }},
-               {node, readers, access}),
+        daemon(
+            {ZEUS_VERSION, o.cpu_hz, scenario(node), o.always_sample, [this] { return healthy(); }},
+            {node, readers, access}),
         server(server_options(o), daemon),
         leases(
             server.context(0),
@@ -223,7 +227,8 @@ struct Service {
             }),
         control(std::make_unique<Control>(
             node, leases,
-            Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); }})),
+            Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); },
+                             seconds(o.adoption_s)})),
         streams(node, readers, server,
                 {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
     auto& parts = daemon.parts();
@@ -346,9 +351,15 @@ int run(ServeOptions o) {
   check_exposure(o, groups, access.key.has_value());
   std::error_code ec;
   if (Service::has(groups, Group::gpu_control)) {
-    std::filesystem::create_directories(o.journal, ec);
-    if (!ec) {
-      std::filesystem::permissions(o.journal, std::filesystem::perms::owner_all, ec);
+    namespace fs = std::filesystem;
+    const bool made = fs::create_directories(o.journal, ec);
+    if (made && !ec) fs::permissions(o.journal, fs::perms::owner_all, ec);
+    const auto mode = ec ? fs::perms::none : fs::status(o.journal, ec).permissions();
+    if ((mode & (fs::perms::group_write | fs::perms::others_write)) != fs::perms::none) {
+      throw CannotServe(fmt::format(
+          "cannot keep a journal in {}: others may write there; take that right away, or name "
+          "another folder with --journal",
+          o.journal.native()));
     }
     if (ec) {
       throw CannotServe(

@@ -39,6 +39,7 @@ struct Streams::Topic {
   std::vector<Feed*> feeds{};
   Channel main{}, dram{};
   bool has_dram = false;
+  bool guarded = false;  ///< At most ten values a second for some.
   Duration period{};
   bool always = false;
 
@@ -139,6 +140,7 @@ Streams::Streams(const Node& node, Readers& readers, zeus::net::Server& server, 
   }
   for (const Cpu& c : node.cpus()) {
     Topic& t = add(false, c.id, *c.package, options_.cpu_hz);
+    t.guarded = c.guarded;
     if (!c.dram) continue;
     t.has_dram = true;
     t.dram = *c.dram;
@@ -274,7 +276,7 @@ void Streams::publish(Topic& topic, std::string text, bool everybody) {
     asio::post(server_.context(i), [&desk = *desks_[i], &topic, chunk, everybody] {
       // A sink that fails here ends its connection, and with it the subscription, a little later.
       for (Subscription* s : desk.by_topic[topic.index]) {
-        if (everybody || !s->slow()) s->send(topic.index, chunk);
+        if (everybody || !topic.guarded || !s->slow()) s->send(topic.index, chunk);
       }
     });
   }

@@ -37,7 +37,8 @@ class Streams {
   Streams(const Node& node, Readers& readers, zeus::net::Server& server, Options options);
   ~Streams();
 
-  /// On the thread of `worker`. `slow`: at most ten values a second, whatever the rate.
+  /// On the thread of `worker`. `slow`: of CPUs whose counters are guarded at most ten values a
+  /// second, whatever the rate.
   std::unique_ptr<zeus::net::Stream> gpus(const std::vector<unsigned>& ids, std::size_t worker);
   std::unique_ptr<zeus::net::Stream> cpus(const std::vector<unsigned>& ids, std::size_t worker,
                                           bool slow);

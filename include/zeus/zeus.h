@@ -50,7 +50,9 @@ typedef struct zeus_options {
 } zeus_options;
 
 /**
- * Opens the machine at `address` ("local:", "sim:h100x8"; null is "local:") and watches its energy.
+ * Opens the machine at `address` ("local:", "sim:h100x8", "zeusd:node1") and watches its energy.
+ * Null is "local:" or, with `environment`, what the daemon that ZEUSD_SOCK_PATH or ZEUSD_HOST_PORT
+ * names serves of it: one that does not answer is an error. ZEUSD_TOKEN is what it may ask for.
  * `options` may be null. On success `*out` is a monitor, to be closed by zeus_close().
  * On failure zeus_error() has one sentence for a person.
  */

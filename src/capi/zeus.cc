@@ -54,6 +54,16 @@ zeus::Environment environment_of(const zeus_options& options) {
   };
 }
 
+/// Without an address, the machine of a program in the caller's environment.
+zeus::Result<zeus::Machine> open_machine(const char* address, const zeus_options& options) {
+  const bool asks = options.environment != nullptr;
+  if (address == nullptr && asks) return zeus::open(environment_of(options));
+  auto where = zeus::Address::parse(address == nullptr ? "local:" : address);
+  if (!where) return where.error();
+  if (asks) where->token = environment_of(options)("ZEUSD_TOKEN").value_or("");
+  return zeus::open(*where);
+}
+
 /// Drops the devices that the caller did not ask for, and adds what his tables know of the others.
 zeus::Status choose(zeus::Machine& machine, const zeus_options& options) {
   using Kind = zeus::DeviceInfo::Kind;
@@ -114,11 +124,9 @@ extern "C" {
 zeus_status zeus_open(const char* address, const zeus_options* options, zeus_monitor** out) try {
   if (out == nullptr) return invalid("cannot open a machine: there is nowhere to put it");
   *out = nullptr;
-  const auto where = zeus::Address::parse(address == nullptr ? "local:" : address);
-  if (!where) return fail(where.error());
-  auto machine = zeus::open(*where);
-  if (!machine) return fail(machine.error());
   const zeus_options mine = taken(options);
+  auto machine = open_machine(address, mine);
+  if (!machine) return fail(machine.error());
   if (auto chosen = choose(*machine, mine); !chosen) return fail(chosen.error());
   zeus::Monitor::Options how;
   if (mine.period_s > 0) {

@@ -28,6 +28,7 @@ void finish(Estimate& e, const SensorInfo& info, double length) noexcept {
   if (p.power_max_w <= 0) e.flags = e.flags | Flag::range_unknown;
   if (p.kind == SensorKind::model) e.flags = e.flags | Flag::modelled;
   if (info.shared) e.flags = e.flags | Flag::shared;
+  if (info.by_index) e.flags = e.flags | Flag::identity_by_index;
   if (std::isnan(e.value)) return;
   const auto real = [&](double joules) { return (joules - p.offset_w * length) / p.gain; };
   e.value = std::max(0.0, real(e.value));
@@ -77,7 +78,7 @@ void grade(Estimate& e) noexcept {
 
 namespace {
 
-constexpr std::array<std::pair<Flag, const char*>, 20> kNames = {
+constexpr std::array<std::pair<Flag, const char*>, 21> kNames = {
     {{Flag::missing, "missing"},
      {Flag::short_window, "short_window"},
      {Flag::gap, "gap"},
@@ -97,7 +98,8 @@ constexpr std::array<std::pair<Flag, const char*>, 20> kNames = {
      {Flag::missed_ticks, "missed_ticks"},
      {Flag::uncalibrated_gain, "uncalibrated_gain"},
      {Flag::unit_suspect, "unit_suspect"},
-     {Flag::modelled, "modelled"}}};
+     {Flag::modelled, "modelled"},
+     {Flag::identity_by_index, "identity_by_index"}}};
 
 constexpr std::array<const char*, 9> kRefusals = {
     "",

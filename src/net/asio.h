@@ -9,3 +9,8 @@
 #include <boost/beast/http/basic_parser.hpp>
 #include <boost/beast/http/status.hpp>
 // clang-format on
+
+namespace zeus::net {
+namespace asio = boost::asio;
+using boost::system::error_code;
+}  // namespace zeus::net

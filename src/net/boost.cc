@@ -1,5 +1,4 @@
-// The parts of Asio and Beast that need compiling only once. Asio 1.74 needs <utility> before it
-// with GCC 12.
+// The parts of Asio and Beast that need compiling only once.
 // clang-format off
 #include <utility>
 

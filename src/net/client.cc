@@ -86,11 +86,13 @@ struct Client::Impl {
   Names names{};
   std::atomic<unsigned> failures{0};  ///< Of new connections, one after the other.
   std::atomic<Instant> not_before{};
+  std::atomic<std::uint64_t> connections{0};
 
   struct Outcome {
     error_code ec{};
     unsigned status = 0;
     Status protocol = ok();
+    std::uint64_t connection = 0;
   };
 
   std::string request(std::string_view method, std::string_view target) const {
@@ -109,6 +111,7 @@ struct Client::Impl {
     Outcome out;
     out.ec = on.exchange(request, parser, deadline);
     out.status = parser.status();
+    out.connection = on.serial();
     if (!out.ec) out.protocol = parser.check_protocol(endpoint);
     return out;
   }
@@ -117,7 +120,7 @@ struct Client::Impl {
     error_code ec;
     const std::vector<Address>* addresses = names.known();
     if (addresses == nullptr || (look_up && failures != 0)) addresses = names.ask(endpoint, ec);
-    auto connection = std::make_unique<Connection>(fork_generation());
+    auto connection = std::make_unique<Connection>(fork_generation(), ++connections);
     if (!ec) {
       ec = connection->open(endpoint, tls ? &*tls : nullptr, *addresses,
                             std::min(deadline, now() + options.connect));
@@ -192,7 +195,7 @@ Client::Answer Client::ask(std::string_view prepared, std::string& body) noexcep
   const Impl::Outcome done = impl_->exchange(prepared, body, true, false);
   if (done.ec) return {to_errc(done.ec), 0};
   if (!done.protocol) return {done.protocol.error().code, 0};
-  return {Errc::ok, done.status};
+  return {Errc::ok, done.status, done.connection};
 } catch (...) {
   return {Errc::lost};  // What a library throws is no reading.
 }

@@ -47,6 +47,7 @@ class Client {
   struct Answer {
     Errc error = Errc::ok;
     unsigned status = 0;
+    std::uint64_t connection = 0;  ///< By which it came; counts up with each new one.
   };
   Answer ask(std::string_view prepared, std::string& body) noexcept;
 

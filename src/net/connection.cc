@@ -1,13 +1,9 @@
 #include "net/connection.h"
 
 #include <algorithm>
-#include <boost/beast/http/error.hpp>
-#include <cstring>
 
 namespace zeus::net {
 namespace {
-
-namespace http = boost::beast::http;
 
 Instant now() noexcept { return std::chrono::steady_clock::now(); }
 
@@ -51,15 +47,12 @@ error_code Connection::exchange(std::string_view request, ResponseParser& parser
                                 Instant deadline) {
   reusable_ = false;
   silent_ = true;
-  filled_ = 0;
+  inbox_.clear();
   error_code ec = wait(deadline, [&](Done done) {
     transport_->async_write(asio::buffer(request.data(), request.size()), done);
   });
   while (!ec) {
-    ec = wait(deadline, [&](Done done) {
-      transport_->async_read_some(asio::buffer(buffer_.data() + filled_, buffer_.size() - filled_),
-                                  done);
-    });
+    ec = wait(deadline, [&](Done done) { transport_->async_read_some(inbox_.room(), done); });
     if (ec == asio::ssl::error::stream_truncated) ec = asio::error::eof;
     if (ec == asio::error::eof && parser.need_eof() && parser.is_header_done()) {
       ec = {};
@@ -68,29 +61,13 @@ error_code Connection::exchange(std::string_view request, ResponseParser& parser
     }
     if (ec) return ec;
     silent_ = false;
-    filled_ += count_;
-    if (parse(parser, ec)) {
+    if (inbox_.take(count_, parser, ec)) {
       // What nobody asked for makes the next answer another one's.
-      reusable_ = parser.keep_alive() && filled_ == 0;
+      reusable_ = parser.keep_alive() && inbox_.empty();
       return ec;
     }
   }
   return ec;
-}
-
-bool Connection::parse(ResponseParser& parser, error_code& ec) {
-  while (filled_ > 0 && !parser.is_done()) {
-    const std::size_t used = parser.put(asio::const_buffer(buffer_.data(), filled_), ec);
-    filled_ -= used;
-    std::memmove(buffer_.data(), buffer_.data() + used, filled_);
-    if (ec == http::error::need_more) {
-      ec = {};
-      if (filled_ == buffer_.size()) ec = http::error::header_limit;
-      return false;
-    }
-    if (ec) return false;
-  }
-  return parser.is_done();
 }
 
 }  // namespace zeus::net

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "net/inbox.h"
 #include "net/response_parser.h"
 #include "net/transport.h"
 #include "zeus/sensor.h"
@@ -18,7 +19,9 @@ namespace zeus::net {
 /// io_context on the calling thread for no longer than that.
 class Connection {
  public:
-  explicit Connection(std::uint64_t generation) : generation_(generation) {}
+  /// `serial` tells it from the others of its client.
+  Connection(std::uint64_t generation, std::uint64_t serial)
+      : generation_(generation), serial_(serial) {}
   Connection(const Connection&) = delete;
   Connection& operator=(const Connection&) = delete;
 
@@ -32,6 +35,7 @@ class Connection {
   /// Of the last exchange nothing had come before it failed.
   bool silent() const noexcept { return silent_; }
   std::uint64_t generation() const noexcept { return generation_; }
+  std::uint64_t serial() const noexcept { return serial_; }
 
  private:
   /// Memory for the one operation that is under way: the next uses it again.
@@ -78,18 +82,15 @@ class Connection {
   error_code wait(Instant deadline, Start&& start);
   error_code connect(const Endpoint& to, asio::ssl::context* tls, const Address& address,
                      Instant deadline);
-  /// Hands `parser` what has come; true once it has all of it.
-  bool parse(ResponseParser& parser, error_code& ec);
 
   Pocket pocket_;
   asio::io_context io_{1};
   std::optional<Transport> transport_;
-  std::array<char, ResponseParser::kMostHeader> buffer_;
-  std::size_t filled_ = 0;
+  Inbox inbox_;
   bool done_ = false, reusable_ = false, silent_ = true;
   error_code result_;
   std::size_t count_ = 0;
-  std::uint64_t generation_;
+  std::uint64_t generation_, serial_;
 };
 
 }  // namespace zeus::net

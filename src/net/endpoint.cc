@@ -91,16 +91,4 @@ Result<Endpoint> parse_endpoint(std::string_view text) {
   return out;
 }
 
-Result<std::optional<Endpoint>> endpoint_from(const Environment& environment) {
-  for (const char* variable : {"ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT"}) {
-    const auto value = environment(variable);
-    if (!value || value->empty()) continue;
-    const bool path = std::string_view(variable) == "ZEUSD_SOCK_PATH";
-    auto endpoint = path ? socket_at(*value, *value) : parse_endpoint(*value);
-    if (endpoint) return std::optional(std::move(*endpoint));
-    return Error{Errc::invalid, 0, std::string(variable) + ": " + endpoint.error().detail};
-  }
-  return std::optional<Endpoint>();
-}
-
 }  // namespace zeus::net

@@ -1,11 +1,10 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 
-#include "zeus/device.h"
+#include "zeus/result.h"
 
 namespace zeus::net {
 
@@ -25,9 +24,5 @@ struct Endpoint {
 /// "/path" and "unix:path" are sockets; "host", "host:port", "[::1]:port" and "http://host:port"
 /// are TCP, "https://host:port" is TLS. Without a port it is the daemon's own. Errc::invalid.
 Result<Endpoint> parse_endpoint(std::string_view text);
-
-/// What upstream's clients are told by: ZEUSD_SOCK_PATH, which comes first, or ZEUSD_HOST_PORT.
-/// Nothing where neither is set; Errc::invalid names the variable.
-Result<std::optional<Endpoint>> endpoint_from(const Environment& environment);
 
 }  // namespace zeus::net

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <map>
-
 namespace zeus::net {
 namespace {
 
@@ -50,21 +48,6 @@ TEST(Endpoint, SaysWhatItCannotRead) {
   for (const char* host : {"user@node1", "a b", "a\r\nX: y", "http://node1/path"}) {
     EXPECT_NE(fault(host).find("no name of a host"), std::string::npos) << fault(host);
   }
-}
-
-TEST(Endpoint, OfUpstreamsVariablesTheSocketComesFirst) {
-  std::map<std::string, std::string> variables;
-  const Environment environment = [&](const char* name) -> std::optional<std::string> {
-    const auto it = variables.find(name);
-    return it == variables.end() ? std::nullopt : std::optional(it->second);
-  };
-  EXPECT_EQ(endpoint_from(environment).value(), std::nullopt);
-  variables["ZEUSD_HOST_PORT"] = "node1";  // Upstream takes a bare host as well.
-  EXPECT_EQ(endpoint_from(environment).value()->text(), "node1:4938");
-  variables["ZEUSD_SOCK_PATH"] = "/run/z.sock";
-  EXPECT_EQ(endpoint_from(environment).value()->text(), "/run/z.sock");
-  variables = {{"ZEUSD_SOCK_PATH", ""}, {"ZEUSD_HOST_PORT", "a b"}};
-  EXPECT_TRUE(endpoint_from(environment).error().detail.starts_with("ZEUSD_HOST_PORT: "));
 }
 
 }  // namespace

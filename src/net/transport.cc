@@ -2,6 +2,7 @@
 
 #include <grp.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <boost/beast/core/string.hpp>
@@ -86,6 +87,7 @@ error_code Transport::open(const Address& address) {
   if (fd < 0) return {errno, boost::system::system_category()};
   error_code ec;
   socket_.assign(protocol, fd, ec);
+  if (ec) ::close(fd);
   if (!ec && protocol.family() != AF_UNIX) {
     error_code none;
     socket_.set_option(asio::ip::tcp::no_delay(true), none);

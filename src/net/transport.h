@@ -12,8 +12,6 @@
 
 namespace zeus::net {
 
-using boost::system::error_code;
-namespace asio = boost::asio;
 using StreamSocket = asio::generic::stream_protocol::socket;
 using Address = asio::generic::stream_protocol::endpoint;
 

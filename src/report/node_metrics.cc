@@ -114,7 +114,7 @@ void add_health(std::vector<MetricFamily>& out, const NodeMetrics& node) {
   Series can("zeus_sensor_supported", Type::gauge,
              "1 if the domain has a sensor of the quantity, whether it answers now or not.");
   Series errors("zeus_reading_errors_total", Type::counter, "Readings that failed, by reason.");
-  Series resets("zeus_counter_resets_total", Type::counter,
+  Series resets("zeus_energy_resets_total", Type::counter,
                 "How often the hardware's counter was seen to start again.");
   for (const auto& d : node.domains) {
     const Labels labels = of_domain(node, d);
@@ -162,7 +162,7 @@ void add_daemon(std::vector<MetricFamily>& out, const NodeMetrics& node) {
   out.push_back(build.take());
   one("zeusd_start_time_seconds", Type::gauge, "When the daemon began, since 1970.",
       node.start_time_s);
-  one("zeusd_ready", Type::gauge, "1 if /readyz says so.",
+  one("zeusd_ready", Type::gauge, "1 if /healthz says so.",
       node.ready ? std::optional(*node.ready ? 1.0 : 0.0) : std::nullopt);
   one("zeusd_leases", Type::gauge, "Leases held now.", node.leases);
   one("zeusd_leases_restored_total", Type::counter,

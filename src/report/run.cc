@@ -240,6 +240,7 @@ const char* explain(Flag flag) noexcept {
     case Flag::uncalibrated_gain: return "gain taken from other devices";
     case Flag::unit_suspect: return "two sensors differ by the ratio of two units";
     case Flag::modelled: return "computed by a model, not measured";
+    case Flag::identity_by_index: return "only a number says which device it is";
   }
   return "";
 }

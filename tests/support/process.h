@@ -63,13 +63,11 @@ class Process {
   pid_t pid() const { return pid_; }
 
   /// Reads standard output until `text` has come; false when the time is up.
-  bool sees(const std::string& text) {
-    const auto end = std::chrono::steady_clock::now() + options_.timeout;
-    while (result_.out.find(text) == std::string::npos) {
-      if (std::chrono::steady_clock::now() > end || !read_some()) return false;
-    }
-    return true;
-  }
+  bool sees(const std::string& text) { return reads(result_.out, text); }
+  /// The same of standard error.
+  bool says(const std::string& text) { return reads(result_.err, text); }
+  /// What standard error has said, as far as it was read.
+  const std::string& said() const { return result_.err; }
 
   /// Waits for the end; kills it when the time is up.
   Result wait() {
@@ -93,6 +91,13 @@ class Process {
   }
 
  private:
+  bool reads(const std::string& from, const std::string& text) {
+    const auto end = std::chrono::steady_clock::now() + options_.timeout;
+    while (from.find(text) == std::string::npos) {
+      if (std::chrono::steady_clock::now() > end || !read_some()) return false;
+    }
+    return true;
+  }
   static std::vector<char*> pointers(std::vector<std::string>& words) {
     std::vector<char*> out;
     for (std::string& w : words) out.push_back(w.data());

@@ -46,6 +46,15 @@ class Simulated {
     f.value = number;
     return session_->fault(f).value();
   }
+  /// From now on these calls take that long.
+  std::size_t block(std::string_view calls, std::chrono::nanoseconds time, int gpu = -1) {
+    sim::Fault f;
+    f.what = sim::Fault::What::block;
+    f.device = gpu;
+    f.calls = sim::calls_named(calls);
+    f.block = time.count();
+    return session_->fault(f).value();
+  }
   void remove(std::size_t fault) { session_->remove_fault(fault); }
   std::uint64_t calls(std::string_view name) const { return session_->calls(name); }
 

@@ -169,7 +169,11 @@ void add_knobs(const SessionPtr& session, unsigned index, const LimitRange& limi
     device.knobs.push_back(std::move(info));
     part.owned.push_back(std::move(knob));
   };
-  const auto works = [](Knob& knob) { return static_cast<bool>(knob.get()); };
+  // One that fails for now is there all the same, and says why when it is asked.
+  const auto works = [](Knob& knob) {
+    const auto now = knob.get();
+    return now || (now.error().code != Errc::unsupported && now.error().code != Errc::invalid);
+  };
 
   if (limits.max != 0 && api.limit && api.set_limit) {
     auto knob = std::make_shared<Plain>(session, index, gpu, Plain::kLimit);

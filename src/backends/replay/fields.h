@@ -115,7 +115,7 @@ void fields(Io& io, typename Io::template Of<SensorProfile> p) {
 }
 template <class Io>
 void fields(Io& io, typename Io::template Of<SensorInfo> s) {
-  io(s.name, s.quantity, s.scale, s.wrap, s.domain, s.lineage, s.shared, s.profile);
+  io(s.name, s.quantity, s.scale, s.wrap, s.domain, s.lineage, s.shared, s.profile, s.by_index);
 }
 template <class Io>
 void fields(Io& io, typename Io::template Of<DeviceInfo> d) {
