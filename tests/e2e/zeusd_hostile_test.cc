@@ -310,7 +310,7 @@ TEST(ZeusdHostile, ChangesNothingWhereTheDiskUnderItsJournalIsFull) {
   const std::string journal = place.journal().string();
   Zeusd d(place, {},
           {"/usr/bin/unshare", "-m", "/bin/sh", "-c",
-           "mkdir -p " + journal + " && mount -t tmpfs -o size=8k none " + journal +
+           "mkdir -p " + journal + " && mount -t tmpfs -o size=8k,mode=700 none " + journal +
                " && { cat /dev/zero > " + journal + "/full 2>/dev/null; exec \"$@\"; }",
            "sh"});
   ASSERT_TRUE(d.ready());
