@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <system_error>
 #include <utility>
 
 #include "device/backend.h"
@@ -167,6 +168,10 @@ std::vector<Problem> Control::recover() {
 }
 
 void Control::settle_strays() {
+  for (const auto& l : lanes_) {
+    const std::lock_guard lock(l->mutex);
+    if (!l->running && !(l->urgent.empty() && l->queue.empty())) start(*l);
+  }
   for (const Orphan& orphan : orphans(options_.journal)) {
     for (const auto& l : lanes_) {
       if (l->gpu->device->info.id != orphan.device) continue;
@@ -206,8 +211,12 @@ void Control::post(Lane& lane, std::function<void(bool)> job, bool urgent) {
 }
 
 void Control::start(Lane& lane) {
-  lane.running = true;
-  lane.thread = std::thread([this, &lane] { run(lane); });
+  try {
+    lane.thread = std::thread([this, &lane] { run(lane); });
+    lane.running = true;
+  } catch (const std::system_error&) {
+    // No thread is to be had just now: settle_strays() asks again.
+  }
 }
 
 void Control::run(Lane& lane) {
@@ -437,6 +446,7 @@ bool Control::stop(std::chrono::milliseconds limit) {
     std::unique_lock lock(l->mutex);
     if (!l->running) {
       l->ended = true;
+      all &= l->held.empty();  // What no thread put back is in the journal.
       continue;
     }
     const bool ended = l->wake.wait_until(lock, until, [&l] { return l->ended; });

@@ -1,6 +1,7 @@
 #include "readers.h"
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 
 #include "measure/track.h"
@@ -111,8 +112,12 @@ void Readers::help(std::size_t awake_needed) {
     ++woken_;
     wake_.notify_one();
   } else if (alive_ <= feeds_.size()) {  // One more than could hang.
-    ++alive_;
-    threads_.emplace_back([this] { run(); });
+    try {
+      threads_.emplace_back([this] { run(); });
+      ++alive_;
+    } catch (const std::system_error&) {
+      // No thread is to be had just now: nudge() asks again.
+    }
   }
 }
 

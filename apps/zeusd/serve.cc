@@ -238,6 +238,11 @@ struct Service {
     parts.streams = &streams;
   }
 
+  /// Nothing is read any more of what goes now.
+  ~Service() { readers.stop(milliseconds(5000)); }
+  Service(const Service&) = delete;
+  Service& operator=(const Service&) = delete;
+
   static bool has(const std::vector<Group>& groups, Group g) {
     return std::find(groups.begin(), groups.end(), g) != groups.end();
   }
@@ -366,8 +371,8 @@ int run(ServeOptions o) {
 
   auto service =
       std::make_unique<Service>(o, std::move(machine), groups, Access(std::move(access)), commands);
-  keep_counters(service->readers, true);  // All joules that are served count from now.
   listen(*service, o);
+  keep_counters(service->readers, true);  // All joules that are served count from now.
   if (Service::has(groups, Group::gpu_control)) {
     for (const Problem& p : service->control->recover()) {
       spdlog::warn("{}: {}", p.where, p.error.detail);

@@ -119,7 +119,8 @@ class Wire {
  private:
   bool read_some() {
     pollfd p{fd_, POLLIN, 0};
-    if (closed_ || ::poll(&p, 1, static_cast<int>(1000 * kPatience.count())) <= 0) return false;
+    if (fd_ < 0 || closed_ || ::poll(&p, 1, static_cast<int>(1000 * kPatience.count())) <= 0)
+      return false;
     char buffer[65536];
     const ssize_t n = ::recv(fd_, buffer, sizeof buffer, 0);
     closed_ = n <= 0;
