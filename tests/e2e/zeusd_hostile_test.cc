@@ -212,8 +212,9 @@ TEST(ZeusdHostile, ServesOneClientWhileTenThousandHoldTheirConnections) {
   EXPECT_EQ(client.ask(ask), 200);
   EXPECT_EQ(place.status("GET /gpu/get_power"), 200);
   EXPECT_GT(d.descriptors(), 10'000);
-  // About 6 KiB each.
-  EXPECT_LT(d.memory_kib() - before, 100 * 1024);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They need more themselves.
+  EXPECT_LT(d.memory_kib() - before, 100 * 1024);  // 10 KiB each.
+#endif
   idle.clear();
   const auto end = Clock::now() + 10s;
   while (d.descriptors() > 100 && Clock::now() < end) std::this_thread::sleep_for(5ms);
