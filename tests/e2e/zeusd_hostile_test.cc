@@ -213,7 +213,7 @@ TEST(ZeusdHostile, ServesOneClientWhileTenThousandHoldTheirConnections) {
   EXPECT_EQ(place.status("GET /gpu/get_power"), 200);
   EXPECT_GT(d.descriptors(), 10'000);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // They need more themselves.
-  EXPECT_LT(d.memory_kib() - before, 100 * 1024);  // 10 KiB each.
+  EXPECT_LT(d.memory_kib() - before, 100 * 1024);                    // 10 KiB each.
 #endif
   idle.clear();
   const auto end = Clock::now() + 10s;
