@@ -105,6 +105,8 @@ python_env() {
 # --- builds ---
 
 # build PRESET [TARGET...]: configures and builds, everything where no target is named.
+: "${CCACHE_MAXSIZE:=20G}" # Room for every preset at once; they would drive each other out.
+export CCACHE_MAXSIZE
 limiter=() # scripts/test puts a time limit here
 build() {
   local preset=$1 targets=()

@@ -37,8 +37,11 @@ def told(done: subprocess.CompletedProcess) -> dict:
     return json.loads(done.stdout)
 
 
-def test_a_command_is_measured_through_a_daemon(remote, daemon):
-    report = told(remote(daemon, "run", "--json", "--", "sleep", "0.5"))
+def test_a_command_is_measured_through_a_daemon(remote, daemon, tmp_path):
+    # The command's own output has standard output to itself.
+    done = remote(daemon, "run", "--json", "-o", str(tmp_path / "r.json"), "--", "sleep", "0.5")
+    assert done.returncode == 0, done.stderr
+    report = json.loads((tmp_path / "r.json").read_text())
     seconds = report["window"]["duration_s"]
     domains = {d["domain"]: d for d in report["domains"]}
     watts = {f"gpu:{i}": 150 for i in range(4)} | {"package:0": 60, "dram:0": 8}
@@ -64,7 +67,7 @@ def test_a_unix_socket_and_a_token_lead_to_the_same_machine(remote, serve, tmp_p
 
 
 def test_a_token_that_is_not_good_is_said(remote, guarded):
-    done = remote(guarded, "run", "--json", "--", "true", ZEUSD_TOKEN="garbage")
+    done = remote(guarded, "run", "--", "true", ZEUSD_TOKEN="garbage")
     assert "token" in done.stderr or "token" in done.stdout
 
 

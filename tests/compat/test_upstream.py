@@ -112,7 +112,8 @@ if __name__ == "__main__":
     assert both["upstream"]["0"] == 0.0
     gpu = domains(both["ours"])["gpu:0"]
     seconds = both["ours"]["window"]["duration_s"]
-    assert abs(gpu["energy_j"] - 100 * seconds) <= 2 * gpu["u_cmp_j"] + 0.1
+    assert gpu["low_j"] <= 100 * seconds <= gpu["high_j"]
+    assert abs(gpu["energy_j"] - 100 * seconds) <= 3 * gpu["u_cmp_j"] + 0.1
 
 
 def test_sim_output_says_that_it_is_simulated(on_machine):

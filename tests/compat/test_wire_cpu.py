@@ -29,12 +29,17 @@ def test_energy_is_the_counter_of_each_zone_in_microjoules(daemon):
 
 def test_power_is_that_of_one_sampling_period(daemon):
     for query in ("", "?cpu_ids=0"):
-        told = json_of(daemon.get(f"/cpu/get_power{query}"))
-        assert set(told) == {"timestamp_ms", "power_mw"} and told["timestamp_ms"] > 0
-        assert set(told["power_mw"]["0"]) == {"cpu_mw", "dram_mw"}
-        # Constant power, but a counter that moves in steps of 1 ms is read 100 ms apart.
-        assert told["power_mw"]["0"]["cpu_mw"] == pytest.approx(60_000, rel=0.05)
-        assert told["power_mw"]["0"]["dram_mw"] == pytest.approx(8_000, rel=0.05)
+        # Constant power, but a counter that moves in steps of 1 ms is read 100 ms apart, and on a
+        # machine with other work one of the two readings may come late.
+        for _ in range(5):
+            told = json_of(daemon.get(f"/cpu/get_power{query}"))
+            assert set(told) == {"timestamp_ms", "power_mw"} and told["timestamp_ms"] > 0
+            power = told["power_mw"]["0"]
+            assert set(power) == {"cpu_mw", "dram_mw"}
+            near = pytest.approx(60_000, rel=0.05), pytest.approx(8_000, rel=0.05)
+            if (power["cpu_mw"], power["dram_mw"]) == near:
+                break
+        assert (power["cpu_mw"], power["dram_mw"]) == near
 
 
 def test_a_package_without_dram_says_null(shared):
