@@ -247,7 +247,7 @@ TEST(ZeusdMetrics, JoulesAreTheCountersOwnAndNeverFallThoughItDoes) {
   EXPECT_GE(fallen - begin, 98);
   sim.session().set_counter(0, 57'000);
   EXPECT_DOUBLE_EQ(joules() - fallen, 36);
-  EXPECT_EQ(Page(daemon).value("zeus_counter_resets_total", {"domain=\"gpu\""}), 1);
+  EXPECT_EQ(Page(daemon).value("zeus_energy_resets_total", {"domain=\"gpu\""}), 1);
 }
 
 // field failure 110, 111
