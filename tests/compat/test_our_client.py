@@ -48,7 +48,9 @@ def test_a_command_is_measured_through_a_daemon(remote, daemon, tmp_path):
     assert set(watts) <= set(domains)
     for name, watt in watts.items():
         low, high = domains[name]["low_j"], domains[name]["high_j"]
-        assert low <= watt * seconds <= high, (name, low, high)
+        assert low <= watt * seconds, (name, low)
+        # Who is known by a number only has no power limit, and so no bound above.
+        assert high is None if daemon.which == "upstream" and "gpu" in name else watt * seconds <= high
 
 
 def test_the_machine_behind_a_daemon_is_listed(remote, daemon):

@@ -210,9 +210,9 @@ def test_all_clocks_of_a_gpu_are_reset_by_one_request(daemon):
 
 # --- order ---
 
-# From its third second on each of these entry points of GPU 3 fails as lost after eleven calls.
+# From its third second on each of these entry points of GPU 3 refuses after eleven calls.
 COUNTED = "".join(
-    f'\n[[fault]]\ngpu = 3\ncall = "{call}"\nat = "3s"\nafter_calls = 11\ncode = 15\n'
+    f'\n[[fault]]\ngpu = 3\ncall = "{call}"\nat = "3s"\nafter_calls = 11\ncode = 4\n'
     for call in ("nvmlDeviceSetPowerManagementLimit", "set_persistence",
                  "nvmlDeviceSetGpuLockedClocks", "nvmlDeviceSetMemoryLockedClocks")
 )  # fmt: skip
@@ -252,7 +252,7 @@ def test_a_blocking_write_waits_for_those_before_it_and_none_is_lost(serve):
         done(daemon.post(f"/gpu/{name}?gpu_ids=3&{value(10)}&block=true"))
         assert seen(daemon.gpus[3]) == wanted(10)
         # That there were exactly eleven calls shows in the twelfth, the first that the device refuses.
-        told = json_of(daemon.post(f"/gpu/{name}?gpu_ids=3&{value(11)}&block=true"), 500)
+        told = json_of(daemon.post(f"/gpu/{name}?gpu_ids=3&{value(11)}&block=true"), 403)
         assert set(told["errors"]) == {"3"}
         assert seen(daemon.gpus[3]) == wanted(10)
 
