@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <utility>
 
 namespace zeus::zeusd {
@@ -61,21 +60,12 @@ bool is_address(std::string_view name) {
 }
 
 Response unauthorised(std::string_view why) {
-  Response r = refuse(401, why);
+  Response r = refusal(401, why);
   r.headers = "www-authenticate: Bearer realm=\"zeusd\"\r\n";
   return r;
 }
 
 }  // namespace
-
-Response refuse(unsigned status, std::string_view why) {
-  Response r;
-  r.status = status;
-  r.type = "application/json";
-  r.body =
-      nlohmann::json{{"error", why}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  return r;
-}
 
 zeus::Result<People> People::parse(std::string_view list) {
   People people;
@@ -125,9 +115,9 @@ std::optional<Response> Access::check_host(const Request& request) const {
   if (request.peer->local || !options_.check_hosts) return std::nullopt;
   const auto name = host_name(request.host);
   if (!is_address(name) && name != "localhost" && !options_.hosts.contains(name)) {
-    return refuse(403, fmt::format("this daemon does not answer to the name \"{}\"; start it with "
-                                   "--allow-host {}",
-                                   name.substr(0, 100), name.substr(0, 100)));
+    return refusal(403, fmt::format("this daemon does not answer to the name \"{}\"; start it with "
+                                    "--allow-host {}",
+                                    name.substr(0, 100), name.substr(0, 100)));
   }
   if (request.origin.empty()) return std::nullopt;
   for (const std::string_view scheme : {"http://", "https://"}) {
@@ -136,7 +126,7 @@ std::optional<Response> Access::check_host(const Request& request) const {
       return std::nullopt;
     }
   }
-  return refuse(403, "pages of other sites may not use this daemon");
+  return refusal(403, "pages of other sites may not use this daemon");
 }
 
 std::optional<Response> Access::check(const Request& request, const Place& place,
@@ -145,17 +135,17 @@ std::optional<Response> Access::check(const Request& request, const Place& place
   caller.name = peer.name;
   if (auto refused = check_host(request)) return refused;
   if (!request.protocol.empty() && request.protocol != std::to_string(zeus::net::kProtocol)) {
-    return refuse(400, fmt::format("this daemon speaks version {} of the protocol, the client "
-                                   "version {}; bring both to one release of Zeus",
-                                   zeus::net::kProtocol, request.protocol.substr(0, 16)));
+    return refusal(400, fmt::format("this daemon speaks version {} of the protocol, the client "
+                                    "version {}; bring both to one release of Zeus",
+                                    zeus::net::kProtocol, request.protocol.substr(0, 16)));
   }
   if (place.group && !enabled(*place.group)) {
-    return refuse(404, fmt::format("the API group {} is not enabled; start zeusd with --enable {}",
-                                   to_string(*place.group), to_string(*place.group)));
+    return refusal(404, fmt::format("the API group {} is not enabled; start zeusd with --enable {}",
+                                    to_string(*place.group), to_string(*place.group)));
   }
   if (!options_.key) {
     if (request.path.starts_with("/auth/")) {
-      return refuse(404, "this daemon asks for no tokens");
+      return refusal(404, "this daemon asks for no tokens");
     }
   } else if (!place.open) {
     if (!request.authorization.starts_with(kBearer)) {
@@ -170,14 +160,14 @@ std::optional<Response> Access::check(const Request& request, const Place& place
     if (place.group && std::find(scopes.begin(), scopes.end(), *place.group) == scopes.end()) {
       std::string held;
       for (const Group g : scopes) held += (held.empty() ? "" : ", ") + std::string(to_string(g));
-      return refuse(403,
-                    fmt::format("the token of {} lacks the scope {}; it has {}", claims->subject,
-                                to_string(*place.group), held.empty() ? "none" : held));
+      return refusal(403,
+                     fmt::format("the token of {} lacks the scope {}; it has {}", claims->subject,
+                                 to_string(*place.group), held.empty() ? "none" : held));
     }
     caller.claims = std::move(*claims);
   }
   if (!peer.local && options_.tcp_read_only && place.group == Group::gpu_control) {
-    return refuse(403, "this daemon takes no control over TCP: use its Unix socket");
+    return refusal(403, "this daemon takes no control over TCP: use its Unix socket");
   }
   if (peer.local) {
     caller.holder.pid = peer.pid;
@@ -185,8 +175,8 @@ std::optional<Response> Access::check(const Request& request, const Place& place
     if (place.group) {
       const auto people = options_.people.find(*place.group);
       if (people != options_.people.end() && !people->second.has(peer)) {
-        return refuse(403, fmt::format("{} may not use {}: see --allow of zeusd", peer.name,
-                                       to_string(*place.group)));
+        return refusal(403, fmt::format("{} may not use {}: see --allow of zeusd", peer.name,
+                                        to_string(*place.group)));
       }
     }
   }

@@ -16,6 +16,7 @@
 namespace zeus::zeusd {
 
 using zeus::net::Group;
+using zeus::net::refusal;
 
 /// Users and groups of this host, by number.
 struct People {
@@ -69,8 +70,5 @@ class Access {
 
   Options options_;
 };
-
-/// {"error": why}
-zeus::net::Response refuse(unsigned status, std::string_view why);
 
 }  // namespace zeus::zeusd

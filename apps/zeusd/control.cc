@@ -14,17 +14,6 @@ namespace {
 
 constexpr double kWattPerMw = 1e-3, kHertzPerMhz = 1e6;
 
-unsigned status_of(Errc code) {
-  switch (code) {
-    case Errc::ok: return 200;
-    case Errc::invalid:
-    case Errc::unsupported: return 400;
-    case Errc::denied: return 403;
-    case Errc::busy: return 409;
-    default: return 500;
-  }
-}
-
 Outcome outcome_of(const Status& done) {
   if (done) return {};
   const Error& e = done.error();
@@ -115,6 +104,17 @@ Status check(const Gpu& gpu, const KnobInfo& knob, const Setting& to) {
 }
 
 }  // namespace
+
+unsigned status_of(Errc code) noexcept {
+  switch (code) {
+    case Errc::ok: return 200;
+    case Errc::invalid:
+    case Errc::unsupported: return 400;
+    case Errc::denied: return 403;
+    case Errc::busy: return 409;
+    default: return 500;
+  }
+}
 
 Control::Control(const Node& node, Leases& leases, Options options)
     : node_(node), leases_(leases), options_(std::move(options)), machine_(node.machine()) {

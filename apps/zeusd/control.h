@@ -35,6 +35,9 @@ struct Outcome {
   std::string text{};
 };
 
+/// The status of HTTP for what a device or its driver answers (specification of the wire, 3.2).
+unsigned status_of(Errc code) noexcept;
+
 /// One line of the audit: who changed what, from what, to what.
 struct Audit {
   std::string who, gpu, operation, from, to, lease;

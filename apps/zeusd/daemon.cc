@@ -29,18 +29,6 @@ std::int64_t unix_ms_now() {
       .count();
 }
 
-unsigned status_of(Errc code) noexcept {
-  switch (code) {
-    case Errc::ok: return 200;
-    case Errc::invalid:
-    case Errc::unsupported: return 400;
-    case Errc::denied: return 403;
-    case Errc::absent: return 404;
-    case Errc::busy: return 409;
-    default: return 500;
-  }
-}
-
 Response json(std::string body) {
   Response r;
   r.type = "application/json";

@@ -154,7 +154,8 @@ class DeviceErrors {
   std::vector<std::pair<unsigned, std::string>> texts_;
 };
 
-unsigned status_of(zeus::Errc code) noexcept;
+/// Why a lease cannot be used: 404 where there is none, 429 where there are too many.
+Response lease_refusal(const zeus::Error& error);
 Response json(std::string body);
 Response bad_query(const zeus::net::Query& query);
 std::int64_t unix_ms_now();

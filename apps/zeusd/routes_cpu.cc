@@ -72,7 +72,7 @@ Awaitable<Response> Daemon::cpu_energy(Call& call) {
   const bool partial = query.flag_if("partial").value_or(false);
   if (!query.fault().empty()) co_return bad_query(query);
   const auto cpus = chosen_cpus(ids);
-  if (!cpus) co_return refuse(400, cpus.error().detail);
+  if (!cpus) co_return refusal(400, cpus.error().detail);
   const auto readings = co_await read_cpus(*cpus, guarded(call), call.worker);
 
   DeviceErrors errors;
@@ -146,7 +146,7 @@ Awaitable<Response> Daemon::cpu_power(Call& call) {
   const auto ids = query.text_if("cpu_ids");
   if (!query.fault().empty()) co_return bad_query(query);
   const auto cpus = chosen_cpus(ids);
-  if (!cpus) co_return refuse(400, cpus.error().detail);
+  if (!cpus) co_return refusal(400, cpus.error().detail);
   const bool guard = guarded(call);
 
   std::chrono::nanoseconds period(1'000'000'000 / std::max(options_.cpu_hz, 1U));
@@ -183,7 +183,7 @@ Awaitable<Response> Daemon::cpu_stream(Call& call) {
   const auto ids = query.text_if("cpu_ids");
   if (!query.fault().empty()) co_return bad_query(query);
   const auto cpus = chosen_cpus(ids);
-  if (!cpus) co_return refuse(400, cpus.error().detail);
+  if (!cpus) co_return refusal(400, cpus.error().detail);
   std::vector<unsigned> wanted;
   for (const Cpu* c : *cpus) wanted.push_back(c->id);
   Response r;

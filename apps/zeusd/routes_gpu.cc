@@ -97,7 +97,7 @@ Awaitable<Daemon::Gathered> Daemon::gather(Call& call, std::optional<Channel> Gp
   const bool partial = query.flag_if("partial").value_or(false);
   if (!query.fault().empty()) co_return Gathered{bad_query(query)};
   const auto gpus = chosen_gpus(ids);
-  if (!gpus) co_return Gathered{refuse(400, gpus.error().detail)};
+  if (!gpus) co_return Gathered{refusal(400, gpus.error().detail)};
 
   std::vector<Feed*> feeds;
   for (const Gpu* g : *gpus) {
@@ -197,7 +197,7 @@ Awaitable<Response> Daemon::gpu_stream(Call& call) {
   const auto ids = query.text_if("gpu_ids");
   if (!query.fault().empty()) co_return bad_query(query);
   const auto gpus = chosen_gpus(ids);
-  if (!gpus && gpus.error().code != Errc::absent) co_return refuse(400, gpus.error().detail);
+  if (!gpus && gpus.error().code != Errc::absent) co_return refusal(400, gpus.error().detail);
   if (!gpus) {
     std::string unknown, known;
     const auto wanted = parse_ids(*ids);
@@ -208,7 +208,7 @@ Awaitable<Response> Daemon::gpu_stream(Call& call) {
     for (const Gpu& g : parts_.node.gpus()) {
       known += fmt::format("{}{}", known.empty() ? "" : ", ", g.id);
     }
-    co_return refuse(400, fmt::format("there are no GPUs [{}]; there are [{}]", unknown, known));
+    co_return refusal(400, fmt::format("there are no GPUs [{}]; there are [{}]", unknown, known));
   }
   std::vector<unsigned> wanted;
   for (const Gpu* g : *gpus) wanted.push_back(g->id);
@@ -271,7 +271,7 @@ Awaitable<Response> Daemon::write(Call& call, Write w, Query& query) {
 
 Awaitable<Response> Daemon::submit(Call& call, Write w, std::string ids, bool block) {
   const auto wanted = parse_ids(ids);
-  if (!wanted) co_return refuse(400, wanted.error().detail);
+  if (!wanted) co_return refusal(400, wanted.error().detail);
   for (const unsigned id : *wanted) {
     if (parts_.node.gpu(id) != nullptr) continue;
     Response r;
@@ -284,7 +284,7 @@ Awaitable<Response> Daemon::submit(Call& call, Write w, std::string ids, bool bl
     // A write is as good as a heartbeat.
     const auto mine = parts_.leases->renew(w.lease, *call.request.peer, call.caller.holder);
     if (!mine) {
-      co_return refuse(status_of(mine.error().code), mine.error().detail);
+      co_return lease_refusal(mine.error());
     }
   }
   auto answers = std::make_shared<Answers>();

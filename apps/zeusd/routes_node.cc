@@ -32,9 +32,7 @@ Json to_json(const Leases::Info& lease) {
 }
 
 Response answer(const zeus::Result<Leases::Info>& lease) {
-  if (lease) return json(dump(to_json(*lease)));
-  const Errc code = lease.error().code;
-  return refuse(code == Errc::busy ? 429 : status_of(code), lease.error().detail);
+  return lease ? json(dump(to_json(*lease))) : lease_refusal(lease.error());
 }
 
 double seconds(const timeval& t) {
@@ -42,6 +40,14 @@ double seconds(const timeval& t) {
 }
 
 }  // namespace
+
+Response lease_refusal(const zeus::Error& error) {
+  switch (error.code) {
+    case Errc::absent: return refusal(404, error.detail);
+    case Errc::busy: return refusal(429, error.detail);
+    default: return refusal(status_of(error.code), error.detail);
+  }
+}
 
 void Daemon::add_node_routes() {
   add(Method::get, "/discover", std::nullopt, &Daemon::discover, true);
@@ -102,7 +108,7 @@ Awaitable<Response> Daemon::lease_release(Call& call) {
   const std::string id = query.text("lease");
   if (!query.fault().empty()) co_return bad_query(query);
   const auto gpus = parts_.leases->release(id, call.caller.holder);
-  if (!gpus) co_return refuse(status_of(gpus.error().code), gpus.error().detail);
+  if (!gpus) co_return lease_refusal(gpus.error());
   // The answer comes when its knobs have been put back.
   auto outcomes = std::make_shared<std::vector<Outcome>>();
   co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
@@ -116,7 +122,7 @@ Awaitable<Response> Daemon::lease_release(Call& call) {
       },
       asio::use_awaitable);
   for (const Outcome& o : *outcomes) {
-    if (o.status != 200) co_return refuse(500, "not all could be put back: " + o.text);
+    if (o.status != 200) co_return refusal(500, "not all could be put back: " + o.text);
   }
   co_return Response{};
 }

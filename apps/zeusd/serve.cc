@@ -61,7 +61,11 @@ std::size_t raise_descriptors() {
 }
 
 Machine open_machine(const ServeOptions& o) {
-  Machine machine = must(zeus::open(must(Address::parse(o.host))));
+  const Address address = must(Address::parse(o.host));
+  if (address.scheme == Address::Scheme::zeusd) {
+    throw CannotServe("another daemon serves that machine: --host takes local: or sim:NAME");
+  }
+  Machine machine = must(zeus::open(address));
   for (const Problem& p : machine.problems) spdlog::warn("{}: {}", p.where, p.error.detail);
   if (machine.simulation && ::geteuid() == 0 && !o.allow_simulated) {
     throw CannotServe(fmt::format(
@@ -346,7 +350,9 @@ int run(ServeOptions o) {
   Access::Options access{groups, std::nullopt, o.people, {}, !o.compat, o.tcp_read_only};
   access.hosts.insert(o.allow_hosts.begin(), o.allow_hosts.end());
   if (!o.signing_key.empty()) {
-    access.key = must(zeus::net::SigningKey::load(o.signing_key, !o.compat));
+    auto key = zeus::net::SigningKey::load(o.signing_key, !o.compat);
+    if (!key) throw CannotServe(key.error().detail + "; it is named by --signing-key-path");
+    access.key = *std::move(key);
   }
   check_exposure(o, groups, access.key.has_value());
   std::error_code ec;

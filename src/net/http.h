@@ -64,4 +64,7 @@ struct Response {
   std::optional<std::int64_t> until{};          ///< Unix time at which the stream must end.
 };
 
+/// {"error": why}, whatever bytes are in it.
+Response refusal(unsigned status, std::string_view why);
+
 }  // namespace zeus::net

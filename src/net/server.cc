@@ -83,7 +83,8 @@ Response refusal(unsigned status, std::string_view why) {
   Response response;
   response.status = status;
   response.type = "application/json";
-  response.body = nlohmann::json{{"error", why}}.dump();
+  response.body =
+      nlohmann::json{{"error", why}}.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   return response;
 }
 

@@ -20,7 +20,6 @@ using TlsStream = asio::ssl::stream<Socket>;
 /// Appends the head of a response to `out`.
 void write_head(std::string& out, const Response& response, std::size_t length, bool close,
                 const Worker& worker);
-Response refusal(unsigned status, std::string_view why);
 
 /// One connection: requests and answers in turn, or a stream of events. S: Socket or TlsStream.
 template <class S>

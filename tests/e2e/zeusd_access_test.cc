@@ -442,5 +442,11 @@ TEST_F(ZeusdStart, RefusesRulesForNobodyAndNumbersThatAreNone) {
   }
 }
 
+TEST_F(ZeusdStart, NamesTheOptionOfAKeyThatIsNotThere) {
+  const auto r = start({"--signing-key-path", (tree.root() / "none").string()});
+  EXPECT_EQ(r.status, 1) << r.err;
+  EXPECT_NE(r.err.find("--signing-key-path"), std::string::npos) << r.err;
+}
+
 }  // namespace
 }  // namespace zeus::test
