@@ -1,4 +1,4 @@
-"""Servers on loopback for the tests: a real zeusd on a simulated machine, and one that misbehaves."""
+"""Servers on loopback: a real zeusd on a simulated machine, and one that does as a test says."""
 
 from __future__ import annotations
 
@@ -100,6 +100,8 @@ class Server:
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
         self._http.daemon_threads = True
         self._http.block_on_close = False
+        # For streams, which know their handler: those that are silent end with the server.
+        self._http.ended = self.ended  # type: ignore[attr-defined]
         threading.Thread(target=self._http.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
@@ -125,7 +127,7 @@ class Server:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _handler(server) -> type[BaseHTTPRequestHandler]:  # noqa: N805
+    def _handler(server) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 

@@ -198,7 +198,7 @@ def test_jax_that_has_not_opened_its_devices_is_left_alone(monkeypatch):
 
 def test_the_wrong_framework_is_an_error_where_the_right_one_is_in_use(monkeypatch):
     install_jax(monkeypatch, gpus=1)
-    with pytest.raises(RuntimeError, match="Failed to import Pytorch: .* synchronize with jax"):
+    with pytest.raises(RuntimeError, match=r"Failed to import Pytorch: .* synchronize with jax"):
         framework.sync_execution([0])
 
 

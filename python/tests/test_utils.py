@@ -113,7 +113,7 @@ def test_a_window_without_two_rows_is_an_error_not_zero(power_log):
 
 def test_a_log_without_its_columns_is_an_error_that_names_them(tmp_path):
     (tmp_path / "x.csv").write_text("time,watts\n1,2\n2,3\n3,4\n")
-    with pytest.raises(ValueError, match="Time .* and Power"):
+    with pytest.raises(ValueError, match=r"Time .* and Power"):
         energy(tmp_path / "x.csv")
 
 

@@ -165,7 +165,7 @@ def test_the_version_of_the_wire_is_sent_and_a_daemon_may_be_silent_about_it():
 def test_a_daemon_of_another_version_is_refused_by_a_message_with_both():
     with Server() as server:
         server.headers = {"Zeus-Protocol": "7"}
-        with pytest.raises(ZeusdConnectionError, match="version 7 of the wire .* version 1"):
+        with pytest.raises(ZeusdConnectionError, match=r"version 7 of the wire .* version 1"):
             ZeusdClient(server.config)
 
 
@@ -179,7 +179,7 @@ def test_a_daemon_that_is_replaced_by_another_version_is_noticed():
 
 def test_a_client_of_another_version_is_told_by_a_real_daemon(zeusd, monkeypatch):
     monkeypatch.setattr("zeus.utils._zeusd_wire._PROTOCOL", "9")
-    with pytest.raises(ZeusdConnectionError, match="version 1 of the wire .* version 9"):
+    with pytest.raises(ZeusdConnectionError, match=r"version 1 of the wire .* version 9"):
         ZeusdClient(ZeusdConfig.uds(zeusd[0]))
 
 
