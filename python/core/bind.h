@@ -50,5 +50,7 @@ void bind_errors(nb::module_& m);
 void bind_machine(nb::module_& m);
 void bind_monitor(nb::module_& m);
 void bind_watch(nb::module_& m);
+void bind_counters(nb::module_& m);
+void bind_history(nb::module_& m);
 
 }  // namespace zeus::python

@@ -11,4 +11,6 @@ NB_MODULE(_core, m) {
   bind_machine(m);
   bind_monitor(m);
   bind_watch(m);
+  bind_counters(m);
+  bind_history(m);
 }
