@@ -1,0 +1,1 @@
+"""Small helpers, and the client of the daemon."""
