@@ -25,6 +25,8 @@ class GpuKnob : public Knob {
     return error;
   }
   const Api& api() const { return session_->api; }
+  Session& session() const { return *session_; }
+  unsigned index() const { return index_; }
   const std::string& subject() const { return subject_; }
 
  private:
@@ -80,6 +82,38 @@ class Plain final : public GpuKnob {
   Calls calls_;
 };
 
+/// A list of clocks in MHz, of which NVML first says the length.
+template <class F>
+Result<std::vector<unsigned>> clocks(Session& session, unsigned index, const char* name, F&& ask) {
+  unsigned count = 0;
+  auto r = session.call(index, [&](abi::Device d) { return ask(d, &count, nullptr); });
+  std::vector<unsigned> mhz(r == abi::kSuccess || r == abi::kInsufficientSize ? count : 0);
+  if (!mhz.empty()) {
+    r = session.call(index, [&](abi::Device d) { return ask(d, &count, mhz.data()); });
+    mhz.resize(std::min<std::size_t>(count, mhz.size()));
+  }
+  if (r != abi::kSuccess) return session.api.failed(name, "GPU " + std::to_string(index), r);
+  return mhz;
+}
+
+Result<std::vector<unsigned>> memory_clocks(Session& session, unsigned index) {
+  return clocks(session, index, "nvmlDeviceGetSupportedMemoryClocks",
+                [&](abi::Device d, unsigned* n, unsigned* mhz) {
+                  return session.api.memory_clocks(d, n, mhz);
+                });
+}
+
+Result<std::vector<unsigned>> sm_clocks(Session& session, unsigned index, unsigned memory_mhz) {
+  return clocks(session, index, "nvmlDeviceGetSupportedGraphicsClocks",
+                [&](abi::Device d, unsigned* n, unsigned* mhz) {
+                  return session.api.sm_clocks(d, memory_mhz, n, mhz);
+                });
+}
+
+unsigned highest(const std::vector<unsigned>& mhz) {
+  return mhz.empty() ? 0 : *std::max_element(mhz.begin(), mhz.end());
+}
+
 /// Locked clocks. NVML cannot say whether and where clocks are locked, so that this knob knows only
 /// what its own process did: 0 until then.
 class ClockLock final : public GpuKnob {
@@ -88,12 +122,13 @@ class ClockLock final : public GpuKnob {
     const char *lock_name, *unlock_name;
     Optional<abi::SetRange> Api::*lock;
     Optional<abi::Reset> Api::*unlock;
+    bool memory;
   };
   static constexpr Calls kSm{"nvmlDeviceSetGpuLockedClocks", "nvmlDeviceResetGpuLockedClocks",
-                             &Api::lock_sm_clock, &Api::unlock_sm_clock};
+                             &Api::lock_sm_clock, &Api::unlock_sm_clock, false};
   static constexpr Calls kMemory{"nvmlDeviceSetMemoryLockedClocks",
                                  "nvmlDeviceResetMemoryLockedClocks", &Api::lock_memory_clock,
-                                 &Api::unlock_memory_clock};
+                                 &Api::unlock_memory_clock, true};
 
   ClockLock(const SessionPtr& session, unsigned index, const std::string& subject,
             const Calls& calls)
@@ -118,27 +153,24 @@ class ClockLock final : public GpuKnob {
     return done;
   }
 
+  Result<std::vector<double>> choices(double memory_hz) override {
+    auto mhz = memory_clocks(session(), index());
+    if (mhz && !calls_.memory) {
+      mhz = sm_clocks(
+          session(), index(),
+          memory_hz > 0 ? static_cast<unsigned>(std::lround(memory_hz * 1e-6)) : highest(*mhz));
+    }
+    if (!mhz) return mhz.error();
+    std::vector<double> hertz(mhz->size());
+    std::transform(mhz->begin(), mhz->end(), hertz.begin(), [](unsigned f) { return f * 1e6; });
+    return hertz;
+  }
+
  private:
   Calls calls_;
   std::mutex mutex_;
   Setting locked_;
 };
-
-/// A list of clocks in MHz, of which NVML first says the length.
-template <class F>
-std::vector<unsigned> clocks(Session& session, unsigned index, F&& ask) {
-  unsigned count = 0;
-  const auto r = session.call(index, [&](abi::Device d) { return ask(d, &count, nullptr); });
-  if (r != abi::kSuccess && r != abi::kInsufficientSize) return {};
-  std::vector<unsigned> mhz(count);
-  if (count == 0 || session.call(index, [&](abi::Device d) {
-        return ask(d, &count, mhz.data());
-      }) != abi::kSuccess) {
-    return {};
-  }
-  mhz.resize(std::min<std::size_t>(count, mhz.size()));
-  return mhz;
-}
 
 }  // namespace
 
@@ -184,17 +216,13 @@ void add_knobs(const SessionPtr& session, unsigned index, const LimitRange& limi
     }
   }
   if (api.memory_clocks && api.sm_clocks) {
-    const auto memory = clocks(*session, index, [&](abi::Device d, unsigned* n, unsigned* mhz) {
-      return api.memory_clocks(d, n, mhz);
-    });
-    const unsigned top = memory.empty() ? 0 : *std::max_element(memory.begin(), memory.end());
-    const auto sm = clocks(*session, index, [&](abi::Device d, unsigned* n, unsigned* mhz) {
-      return api.sm_clocks(d, top, n, mhz);
-    });
-    const auto add_lock = [&](const char* name, const std::vector<unsigned>& mhz,
+    const auto memory = memory_clocks(*session, index);
+    const unsigned top = memory ? highest(*memory) : 0;
+    const auto sm = sm_clocks(*session, index, top);
+    const auto add_lock = [&](const char* name, const Result<std::vector<unsigned>>& found,
                               const ClockLock::Calls& calls) {
-      if (mhz.empty() || !(api.*calls.lock) || !(api.*calls.unlock)) return;
-      const auto [low, high] = std::minmax_element(mhz.begin(), mhz.end());
+      if (!found || found->empty() || !(api.*calls.lock) || !(api.*calls.unlock)) return;
+      const auto [low, high] = std::minmax_element(found->begin(), found->end());
       add({name, Quantity::clock, *low * 1e6, *high * 1e6, 0, nullptr, true},
           std::make_shared<ClockLock>(session, index, gpu, calls));
     };

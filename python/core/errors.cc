@@ -1,0 +1,50 @@
+#include <exception>
+
+#include "bind.h"
+
+namespace zeus::python {
+
+const char* name(Errc code) noexcept {
+  switch (code) {
+    case Errc::ok: return "ok";
+    case Errc::absent: return "absent";
+    case Errc::denied: return "denied";
+    case Errc::unsupported: return "unsupported";
+    case Errc::lost: return "lost";
+    case Errc::busy: return "busy";
+    case Errc::invalid: return "invalid";
+    case Errc::malformed: return "malformed";
+  }
+  return "malformed";
+}
+
+const char* name(DeviceInfo::Kind kind) noexcept {
+  switch (kind) {
+    case DeviceInfo::Kind::gpu: return "gpu";
+    case DeviceInfo::Kind::cpu: return "cpu";
+    case DeviceInfo::Kind::board: return "board";
+  }
+  return "board";
+}
+
+void bind_errors(nb::module_& m) {
+  // Two arguments more than the sentence: what a program can act on, and the vendor's own number.
+  static PyObject* error_type =
+      PyErr_NewExceptionWithDoc("zeus._core.Error",
+                                "What the core could not do: args are (sentence, code, vendor).\n\n"
+                                "code: 'absent', 'denied', 'unsupported', 'lost', 'busy', "
+                                "'invalid' or 'malformed';\nvendor: the vendor library's own "
+                                "number, or errno.",
+                                PyExc_RuntimeError, nullptr);
+  m.attr("Error") = nb::borrow(error_type);
+  nb::register_exception_translator([](const std::exception_ptr& p, void*) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const Failure& f) {
+      const nb::tuple args = nb::make_tuple(f.error.detail, name(f.error.code), f.error.vendor);
+      PyErr_SetObject(error_type, args.ptr());
+    }
+  });
+}
+
+}  // namespace zeus::python
