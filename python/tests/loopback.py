@@ -70,6 +70,10 @@ class Server:
     Attributes:
         streams: One function a connection to `/gpu/stream_power`, the last for all that follow. It
             gets the handler, whose `wfile` it may write to, and returning closes the connection.
+        answers: Status and body of a path, where the test does not want the usual ones.
+        routes: What serves a path instead of an answer.
+        headers: Of every answer.
+        connected: How many streams there have been.
         discovery: What `/discover` answers.
         ahead_s: How much its clock is ahead.
         requests: The paths that were asked, with their headers.
@@ -80,6 +84,7 @@ class Server:
         self.ahead_s = 0.0
         self.headers: dict[str, str] = {}
         self.answers: dict[str, tuple[int, Any]] = {}
+        self.routes: dict[str, Callable[[BaseHTTPRequestHandler], None]] = {}
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         self.connected = 0
         self.changed = threading.Condition()
@@ -145,6 +150,9 @@ class Server:
                         server.changed.notify_all()
                     with contextlib.suppress(BrokenPipeError, ConnectionResetError):
                         server.streams[number](self)
+                    return
+                if path in server.routes:
+                    server.routes[path](self)
                     return
                 status, body = server.answers.get(path, (200, None))
                 if path == "/discover" and body is None:

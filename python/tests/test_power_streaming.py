@@ -222,9 +222,9 @@ def test_a_daemon_that_is_gone_leaves_stale_readings_whose_age_grows(stream, tmp
         assert not client.get_power()[path].stale
         process.kill()
         process.wait()
-        wait_until(lambda: client.get_power()[path].stale)
+        wait_until(lambda: not any(one.health.connected for one in client._streams))
         first = client.get_power()[path]
-        assert first.gpu_power_w != {}
+        assert first.stale and first.gpu_power_w != {}
         time.sleep(0.05)
         later = client.get_power()[path]
         assert later.age_s >= first.age_s + 0.05
@@ -554,3 +554,17 @@ def test_the_fields_of_upstream_come_first_and_alone_are_compared_with_staleness
     assert (readings.timestamp_s, readings.gpu_power_w) == (1.0, {0: 2.0})
     assert readings == PowerReadings(1.0, {0: 2.0}, {0: CpuPowerReading(3.0)}, age_s=5.0)
     assert readings != PowerReadings(1.0, {0: 2.0}, {0: CpuPowerReading(3.0)}, stale=True)
+
+
+def test_a_stream_that_has_not_begun_makes_nothing_stale(stream):
+    def of_cpu(handler):
+        server.ended.wait(60)
+
+    with Server(events(gpu_event(1000))) as server:
+        server.discovery["cpus"] = [{"id": 0, "dram_available": False}]
+        server.discovery["enabled_api_groups"] = ["gpu-read", "cpu-read"]
+        server.routes["/cpu/stream_power"] = of_cpu
+        client = stream(server)
+        wait_until(lambda: power_of(client, server.key) == {0: 1.0})
+        assert [one.health.connected for one in client._streams] == [True, False]
+        assert not client.get_power()[server.key].stale
