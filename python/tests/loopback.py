@@ -135,6 +135,8 @@ class Server:
     def _handler(server) -> type[BaseHTTPRequestHandler]:
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            # Heads and bodies go out together: apart, the second waits for the first's receipt.
+            wbufsize = -1
 
             def log_message(self, *_: Any) -> None:
                 pass
@@ -181,6 +183,7 @@ def begin_stream(handler: BaseHTTPRequestHandler) -> None:
     handler.send_header("Content-Type", "text/event-stream")
     handler.send_header("Connection", "close")
     handler.end_headers()
+    handler.wfile.flush()
 
 
 def gpu_event(power_mw: Any, timestamp_ms: Any = 1_700_000_000_000, gpu_id: Any = 0) -> bytes:
