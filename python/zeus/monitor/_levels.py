@@ -140,7 +140,11 @@ class PythonLevels(Levels[Key]):
     """Readings that Python code makes, on a daemon thread; anew in a forked child."""
 
     def __init__(
-        self, readers: Mapping[Key, Callable[[], int]], scale: float, period_s: float, most: int | None
+        self,
+        readers: Mapping[Key, Callable[[], int]],
+        scale: float,
+        period_s: float,
+        most: int | None,
     ) -> None:
         """Read everything once, and go on on a thread.
 

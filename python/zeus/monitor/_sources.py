@@ -197,4 +197,3 @@ def _why(device: str) -> str:
     """What the core says is missing of a device."""
     said = [why for where, _, why in machine().problems if device in where]
     return "; ".join(said) or f"nothing tells the energy of {device}"
-

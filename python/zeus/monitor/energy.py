@@ -399,7 +399,6 @@ class ZeusMonitor:
         self.log_file.flush()
 
 
-
 def _refusal(estimates: Mapping[str, _core.Estimate | Uncertain], index: int) -> str:
     """Why a GPU told no number; empty where nobody said."""
     try:

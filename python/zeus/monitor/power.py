@@ -125,9 +125,7 @@ def _watch_changes(read: Callable[[], int]) -> float:
     return statistics.median(gaps) if len(gaps) >= 2 else 0.1
 
 
-def _sensor(
-    device: _core.Device, by_domain: dict[PowerDomain, tuple[str, ...]]
-) -> str | None:
+def _sensor(device: _core.Device, by_domain: dict[PowerDomain, tuple[str, ...]]) -> str | None:
     """The first power sensor that a device has."""
     has = device.sensors
     return next((s for names in by_domain.values() for s in names if s in has), None)
@@ -178,7 +176,9 @@ class PowerMonitor:
         if update_period is None:
             update_period = infer_counter_update_period(self.gpu_indices)
         elif update_period < 0.05:
-            logger.warning("Polling every %g s may disturb the GPU; 0.05 s is enough", update_period)
+            logger.warning(
+                "Polling every %g s may disturb the GPU; 0.05 s is enough", update_period
+            )
         self.update_period = update_period
         supported = _supported_domains(gpus, self.gpu_indices)
         self.measurement_domains = _chosen(power_domains, supported)
@@ -343,9 +343,7 @@ class PowerMonitor:
             for first, last, watts in self._levels.changes((domain, index))
         ]
 
-    def _integral(
-        self, domain: PowerDomain, index: int, start: float, end: float
-    ) -> PowerIntegral:
+    def _integral(self, domain: PowerDomain, index: int, start: float, end: float) -> PowerIntegral:
         if self._levels is None:
             return self._integral_of_given(domain, index, start, end)
         to = self._wall.monotonic

@@ -96,9 +96,7 @@ class TemperatureMonitor:
         return known if len(known) == len(values) else None
 
 
-def _sample(
-    gpus: GPUs, gpu_indices: list[int], period_s: float, most: int | None
-) -> Levels[int]:
+def _sample(gpus: GPUs, gpu_indices: list[int], period_s: float, most: int | None) -> Levels[int]:
     devices = [getattr(gpus.gpus[i], "handle", None) for i in gpu_indices]
     if all(isinstance(device, _core.Device) for device in devices):
         for i, device in zip(gpu_indices, devices, strict=True):

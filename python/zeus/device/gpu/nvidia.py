@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import warnings
@@ -241,9 +242,7 @@ class NVIDIAGPU(common.GPU):
     @_mapped
     def get_average_memory_power_usage(self) -> int:
         """The mean power of the memory over the last second, in mW."""
-        power_mw = self._field_mw(
-            pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_POWER_SCOPE_MEMORY
-        )
+        power_mw = self._field_mw(pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_POWER_SCOPE_MEMORY)
         if power_mw == 0:
             warnings.warn(
                 f"GPU {self.gpu_index} tells 0 W for its memory: it has most likely no sensor there",
@@ -391,10 +390,10 @@ class NVIDIAGPUs(common.GPUs):
 
     def __del__(self) -> None:
         """Balance `nvmlInit`."""
-        try:
-            pynvml.nvmlShutdown()
-        except (pynvml.NVMLError, AttributeError, TypeError):
-            return  # Nothing is lost: the process ends, or NVML has.
+        # While the interpreter ends, there may be no module left to ask.
+        if pynvml is not None:
+            with contextlib.suppress(Exception):
+                pynvml.nvmlShutdown()
 
     @property
     def gpus(self) -> Sequence[NVIDIAGPU]:
