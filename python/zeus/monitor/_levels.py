@@ -1,5 +1,7 @@
-"""The history of levels (power, temperature) of GPUs: sampled by the core, or by a thread here where
-Python code reads them. No process is started."""
+"""The history of levels (power, temperature) of GPUs, sampled on a thread; no process is started.
+
+The core samples its own sensors; what Python code reads, a thread here does.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Hashable, Mapping
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 from zeus import _core
 from zeus.device._machine import machine
@@ -17,7 +19,7 @@ from zeus.device.exception import ZeusBaseGPUError
 
 logger = logging.getLogger(__name__)
 
-Key = TypeVar("Key", bound=Hashable)
+Key = TypeVar("Key", bound=Hashable, contravariant=True)
 
 # Rings of the core hold thousands of samples; they are emptied long before they are full.
 _DRAIN_S = 5.0
@@ -83,7 +85,7 @@ class CoreLevels(Levels[Key]):
         return self._here().health(self._places[key])
 
     def changes(self, key: Key) -> list[tuple[float, float, float]]:
-        rows = self._here().runs(self._places[key], 0.0, time.monotonic()).tolist()
+        rows = cast("list[list[float]]", self.rows(key, 0.0, time.monotonic()).tolist())
         return [(first, last, value) for first, last, value in rows]
 
     def rows(self, key: Key, begin_s: float, end_s: float) -> memoryview:
@@ -158,7 +160,7 @@ class PythonLevels(Levels[Key]):
         self._period_s = period_s
         self._lock = threading.Lock()
         self._stopped = threading.Event()
-        self._make = lambda: {
+        self._make: Callable[[], dict[Key, _core.History]] = lambda: {
             key: _core.History.make(str(key), scale, period_s, most=most or 0) for key in readers
         }
         self._pid = 0

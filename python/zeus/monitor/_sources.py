@@ -1,5 +1,8 @@
-"""Where the joules of a window come from: the core, which reads all counters at once and knows their
-errors, or objects of Python code, which are asked one by one."""
+"""Where the joules of a window come from.
+
+The core reads all counters at once and knows their errors; objects of Python code are asked one by
+one.
+"""
 
 from __future__ import annotations
 
@@ -122,11 +125,11 @@ class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
         self[name] = estimate = self._record.estimate(self._places[name])
         return estimate
 
-    def get(self, name, default=None):  # type: ignore[no-untyped-def,override]
+    def get(self, name, default=None):  # type: ignore[no-untyped-def]
         """One of them, made now."""
         return self[name] if name in self or name in self._places else default
 
-    def items(self):  # type: ignore[no-untyped-def,override]
+    def items(self):  # type: ignore[no-untyped-def]
         """Everything, made now."""
         for name in self._places:
             self[name]

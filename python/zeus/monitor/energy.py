@@ -17,7 +17,7 @@ from time import time
 from typing import Literal
 
 from zeus import _core
-from zeus.device._machine import daemon
+from zeus.device._machine import core_device, daemon
 from zeus.device.cpu import get_cpus
 from zeus.device.cpu.common import (
     CPUs,
@@ -174,8 +174,8 @@ class ZeusMonitor:
         gpu_objects: list[int] = []
         polled: list[int] = []
         for i in self.gpu_indices:
-            device = getattr(self.gpus.gpus[i], "handle", None)
-            if isinstance(device, _core.Device):
+            device = core_device(self.gpus.gpus[i])
+            if device is not None:
                 names[f"gpu:{i}"] = (device.id, ("gpu", "module"))
             elif self.gpus.supports_get_total_energy_consumption(i):
                 gpu_objects.append(i)
@@ -183,8 +183,8 @@ class ZeusMonitor:
                 polled.append(i)
         cpu_objects: list[int] = []
         for i in self.cpu_indices:
-            device = getattr(self.cpus.cpus[i], "device", None)
-            if isinstance(device, _core.Device):
+            device = core_device(self.cpus.cpus[i])
+            if device is not None:
                 names[f"cpu:{i}"] = (device.id, ("package",))
                 if self.cpus.supports_get_dram_energy_consumption(i):
                     names[f"dram:{i}"] = (device.id, ("dram",))
@@ -408,7 +408,7 @@ def _refusal(estimates: Mapping[str, _core.Estimate | Uncertain], index: int) ->
 
 
 def _too_short(estimate: _core.Estimate | Uncertain | None, seconds: float) -> bool:
-    """Whether a window is shorter than two updates of the counter, which then tells little of it."""
+    """Whether a window is shorter than two updates of the counter, which tells little of it."""
     return isinstance(estimate, _core.Estimate) and seconds < 2 * estimate.update_s
 
 

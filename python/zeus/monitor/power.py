@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import collections
+import itertools
 import logging
 import math
 import queue
@@ -15,6 +16,7 @@ from enum import Enum
 from typing import Any
 
 from zeus import _core
+from zeus.device._machine import core_device
 from zeus.device.exception import ZeusBaseGPUError
 from zeus.device.gpu import get_gpus
 from zeus.device.gpu.common import GPUs, ZeusGPUNotSupportedError
@@ -97,8 +99,8 @@ def _infer_counter_update_period_single(gpu_index: int) -> float:
     where the GPU does not tell its power.
     """
     gpus = get_gpus()
-    device = getattr(gpus.gpus[gpu_index], "handle", None)
-    if isinstance(device, _core.Device) and (sensor := _sensor(device, _SENSORS)) is not None:
+    device = core_device(gpus.gpus[gpu_index])
+    if device is not None and (sensor := _sensor(device, _SENSORS)) is not None:
         known = device.sensor_info(sensor)["update_s"]
         if isinstance(known, float) and known > 0:
             return known
@@ -121,7 +123,7 @@ def _watch_changes(read: Callable[[], int]) -> float:
             changes.append(now)
             last = value
         _clock.sleep(1e-3)
-    gaps = [b - a for a, b in zip(changes, changes[1:], strict=False)]
+    gaps = [b - a for a, b in itertools.pairwise(changes)]
     return statistics.median(gaps) if len(gaps) >= 2 else 0.1
 
 
@@ -384,7 +386,7 @@ class PowerMonitor:
         """Each sample holds until the next one; the last one for no time at all."""
         given = self._given(domain, index)
         energy_j = covered_s = 0.0
-        for (begin, _, watts), (until, _, _) in zip(given, given[1:], strict=False):
+        for (begin, _, watts), (until, _, _) in itertools.pairwise(given):
             seconds = max(0.0, min(until, end) - max(begin, start))
             energy_j += watts * seconds
             covered_s += seconds
@@ -402,8 +404,8 @@ def _supported_domains(gpus: GPUs, gpu_indices: list[int]) -> dict[PowerDomain, 
 
 
 def _unsupported(gpus: GPUs, index: int, domain: PowerDomain) -> str:
-    device = getattr(gpus.gpus[index], "handle", None)
-    if isinstance(device, _core.Device):
+    device = core_device(gpus.gpus[index])
+    if device is not None:
         names = _SENSORS[domain]
         if any(name in device.sensors for name in names):
             return ""
@@ -449,8 +451,9 @@ def _sample(
     period_s: float,
     most: int | None,
 ) -> Levels[tuple[PowerDomain, int]]:
-    devices = [getattr(gpus.gpus[i], "handle", None) for i in gpu_indices]
-    if all(isinstance(device, _core.Device) for device in devices):
+    found = [core_device(gpus.gpus[i]) for i in gpu_indices]
+    devices = [device for device in found if device is not None]
+    if len(devices) == len(found):
         return CoreLevels(
             {
                 (domain, i): (device.id, _sensor(device, {domain: _SENSORS[domain]}) or "")

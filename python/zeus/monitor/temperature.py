@@ -7,7 +7,7 @@ import time as _clock
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from zeus import _core
+from zeus.device._machine import core_device
 from zeus.device.gpu import get_gpus
 from zeus.device.gpu.common import GPUs
 from zeus.monitor._clock import WallClock
@@ -97,8 +97,9 @@ class TemperatureMonitor:
 
 
 def _sample(gpus: GPUs, gpu_indices: list[int], period_s: float, most: int | None) -> Levels[int]:
-    devices = [getattr(gpus.gpus[i], "handle", None) for i in gpu_indices]
-    if all(isinstance(device, _core.Device) for device in devices):
+    found = [core_device(gpus.gpus[i]) for i in gpu_indices]
+    devices = [device for device in found if device is not None]
+    if len(devices) == len(found):
         for i, device in zip(gpu_indices, devices, strict=True):
             if "temperature" not in device.sensors:
                 why = device.why_not("temperature")

@@ -245,7 +245,7 @@ class NVIDIAGPU(common.GPU):
         power_mw = self._field_mw(pynvml.NVML_FI_DEV_POWER_AVERAGE, pynvml.NVML_POWER_SCOPE_MEMORY)
         if power_mw == 0:
             warnings.warn(
-                f"GPU {self.gpu_index} tells 0 W for its memory: it has most likely no sensor there",
+                f"GPU {self.gpu_index} tells 0 W for its memory: most likely without a sensor",
                 stacklevel=3,
             )
         return power_mw
