@@ -29,8 +29,9 @@ const char* name(DeviceInfo::Kind kind) noexcept {
 
 void bind_errors(nb::module_& m) {
   // Two arguments more than the sentence: what a program can act on, and the vendor's own number.
+  const std::string name = nb::cast<std::string>(m.attr("__name__")) + ".Error";
   static PyObject* error_type =
-      PyErr_NewExceptionWithDoc("zeus._core.Error",
+      PyErr_NewExceptionWithDoc(name.c_str(),
                                 "What the core could not do: args are (sentence, code, vendor).\n\n"
                                 "code: 'absent', 'denied', 'unsupported', 'lost', 'busy', "
                                 "'invalid' or 'malformed';\nvendor: the vendor library's own "
@@ -41,7 +42,7 @@ void bind_errors(nb::module_& m) {
     try {
       std::rethrow_exception(p);
     } catch (const Failure& f) {
-      const nb::tuple args = nb::make_tuple(f.error.detail, name(f.error.code), f.error.vendor);
+      const nb::tuple args = nb::make_tuple(f.error.detail, zeus::python::name(f.error.code), f.error.vendor);
       PyErr_SetObject(error_type, args.ptr());
     }
   });

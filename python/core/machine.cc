@@ -153,7 +153,7 @@ void bind_device(nb::module_& m) {
             info["update_s"] = seconds(s.profile.update);
             info["profile"] = s.profile.id;
             info["source"] = s.profile.source;
-            return info;
+            return nb::typed<nb::dict, std::string, nb::object>(std::move(info));
           },
           "name"_a, "What is known of a sensor.")
       .def(

@@ -43,15 +43,29 @@ class MonitorHandle {
     domains_ = std::move(domains);
   }
 
-  static std::shared_ptr<MonitorHandle> open(const MachinePtr& machine, const std::string& follow,
-                                             double period_s, bool align) {
+  static std::shared_ptr<MonitorHandle> open(const MachinePtr& machine,
+                                             const std::optional<std::vector<std::string>>& devices,
+                                             const std::string& follow, double period_s,
+                                             bool align) {
     const nb::gil_scoped_release without;
+    Machine watched = *machine;
+    if (devices) {
+      for (const auto kind : {DeviceInfo::Kind::gpu, DeviceInfo::Kind::cpu}) {
+        Selection selection;
+        for (const Device& d : machine->devices) {
+          if (d.info.kind == kind && std::count(devices->begin(), devices->end(), d.info.id) != 0) {
+            selection.ids.push_back(d.info.id);
+          }
+        }
+        keep_only(watched, kind, selection);
+      }
+    }
     Monitor::Options options;
     if (follow == "power") options.follow = Monitor::Follow::power;
     if (follow == "all") options.follow = Monitor::Follow::all;
     if (period_s > 0) options.period = duration(std::min(period_s, 86'400.0));
     if (align) options.align = Monitor::Align::tick;
-    return std::make_shared<MonitorHandle>(get(Monitor::open(*machine, options)));
+    return std::make_shared<MonitorHandle>(get(Monitor::open(std::move(watched), options)));
   }
 
   const std::shared_ptr<const std::vector<Domain>>& domains() const { return domains_; }
@@ -214,9 +228,11 @@ void bind_monitor(nb::module_& m) {
       .def("end", &end, "Ends it, once, and returns what was read.")
       .def_prop_ro("open", [](const WindowHandle& w) { return static_cast<bool>(w.window); });
   nb::class_<MonitorHandle>(m, "Monitor", "Measures the energy of windows; from any thread.")
-      .def_static("open", &MonitorHandle::open, "machine"_a, nb::kw_only(), "follow"_a = "needed",
-                  "period_s"_a = 0.0, "align"_a = false,
-                  "Watches every energy counter, and the power of devices that have none.")
+      .def_static(
+          "open", &MonitorHandle::open, "machine"_a, nb::kw_only(), "devices"_a = nb::none(),
+          "follow"_a = "needed", "period_s"_a = 0.0, "align"_a = false,
+          "Watches every energy counter, and the power of devices that have none. `devices`: "
+          "the ids of the GPUs and packages that are meant; None: all.")
       .def_prop_ro("domains", [](const MonitorHandle& h) { return *h.domains(); })
       .def("begin", &begin, "name"_a, "Begins a window.")
       .def("mark", &MonitorHandle::mark, "Notes that an iteration of a periodic load begins now.");

@@ -37,6 +37,12 @@ def daemon() -> str | None:
     return None
 
 
+def core_device(one: object) -> _core.Device | None:
+    """What a GPU or CPU object is to the core; None where Python code reads it."""
+    device = getattr(one, "handle", None) or getattr(one, "device", None)
+    return device if isinstance(device, _core.Device) else None
+
+
 def _forget_lock() -> None:
     # Another thread may have held it while this process was forked.
     global _lock

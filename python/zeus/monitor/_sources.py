@@ -1,0 +1,202 @@
+"""Where the joules of a window come from.
+
+The core reads all counters at once and knows their errors; objects of Python code are asked one by
+one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from zeus import _core
+from zeus.device._machine import machine
+from zeus.device.cpu.common import CPUs
+from zeus.device.gpu.common import GPUs
+from zeus.monitor._measurement import Uncertain
+
+Estimates = Mapping[str, "_core.Estimate | Uncertain"]
+
+
+@dataclass
+class Joules:
+    """What was used since a window began, under names like "gpu:0", "cpu:1", "dram:1"."""
+
+    values: dict[str, float]
+    estimates: dict[str, _core.Estimate | Uncertain] = field(default_factory=dict)
+    seconds: float | None = None
+    record: _core.Record | None = None
+
+
+class Reading(Protocol):
+    """A window that is open."""
+
+    counters: dict[str, float]
+    """What counters that Python code reads stood at, in joules."""
+
+    def end(self) -> Joules:
+        """Read again, and say what was used in between. The window is not used up by an error."""
+        ...
+
+
+class Core:
+    """Counters and sampled power that the core reads, of some devices of the machine."""
+
+    def __init__(self, names: Mapping[str, tuple[str, tuple[str, ...]]]) -> None:
+        """Watch the devices.
+
+        Args:
+            names: What each value is called, its device's id and the scopes that may tell it, the
+                best one first: {"gpu:0": ("GPU-...", ("gpu", "module"))}.
+        """
+        devices = list(dict.fromkeys(device for device, _ in names.values()))
+        self.missing: dict[str, str] = {}
+        self._places: dict[str, int] = {}
+        self._monitor: _core.Monitor | None = None
+        try:
+            self._monitor = _core.Monitor.open(machine(), devices=devices)
+        except _core.Error as error:
+            if error.args[1] != "absent":
+                raise
+            self.missing = dict.fromkeys(names, error.args[0])
+            return
+        domains = [(d.device, d.scope) for d in self._monitor.domains]
+        for name, (device, scopes) in names.items():
+            place = next((domains.index((device, s)) for s in scopes if (device, s) in domains), -1)
+            if place >= 0:
+                self._places[name] = place
+            else:
+                self.missing[name] = _why(device)
+
+    @property
+    def names(self) -> Iterable[str]:
+        """What it tells of."""
+        return self._places
+
+    def begin(self, key: str) -> CoreReading:
+        """Read the counters."""
+        window = self._monitor.begin(key) if self._monitor is not None else None
+        return CoreReading(self, window)
+
+
+class CoreReading:
+    """A window of the core."""
+
+    def __init__(self, core: Core, window: _core.Window | None) -> None:
+        """Belongs to a source."""
+        self.counters: dict[str, float] = {}
+        self._core = core
+        self._window = window
+
+    def end(self) -> Joules:
+        """End the window, once."""
+        missing = self._core.missing
+        joules = Joules(
+            dict.fromkeys(missing, float("nan")),
+            {name: Uncertain.missing(reason) for name, reason in missing.items()},
+        )
+        if self._window is None:
+            return joules
+        record = joules.record = self._window.end()
+        joules.seconds = record.seconds
+        values = record.values()
+        for name, place in self._core._places.items():
+            joules.values[name] = values[place]
+        joules.estimates = LazyEstimates(record, self._core._places, joules.estimates)
+        return joules
+
+
+class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
+    """Estimates that are made out of the record when somebody asks for them."""
+
+    def __init__(
+        self,
+        record: _core.Record,
+        places: Mapping[str, int],
+        known: Mapping[str, _core.Estimate | Uncertain],
+    ) -> None:
+        """Start with what is known."""
+        super().__init__(known)
+        self._record = record
+        self._places = places
+
+    def __missing__(self, name: str) -> _core.Estimate:
+        self[name] = estimate = self._record.estimate(self._places[name])
+        return estimate
+
+    def get(self, name, default=None):  # type: ignore[no-untyped-def]
+        """One of them, made now."""
+        return self[name] if name in self or name in self._places else default
+
+    def items(self):  # type: ignore[no-untyped-def]
+        """Everything, made now."""
+        for name in self._places:
+            self[name]
+        return super().items()
+
+
+class Objects:
+    """Counters behind `GPUs` and `CPUs` objects of Python code: other vendors', tests' own."""
+
+    def __init__(
+        self, gpus: GPUs, gpu_indices: list[int], cpus: CPUs, cpu_indices: list[int]
+    ) -> None:
+        """Read the GPUs that have a counter, and the CPU packages."""
+        self._gpus, self._cpus = gpus, cpus
+        self._gpu_indices, self._cpu_indices = gpu_indices, cpu_indices
+
+    def read(self) -> dict[str, float]:
+        """Each counter once, GPUs first, in millijoules."""
+        millijoules: dict[str, float] = {}
+        for i in self._gpu_indices:
+            millijoules[f"gpu:{i}"] = self._gpus.get_total_energy_consumption(i)
+        for i in self._cpu_indices:
+            both = self._cpus.get_total_energy_consumption(i)
+            millijoules[f"cpu:{i}"] = both.cpu_mj
+            if both.dram_mj is not None:
+                millijoules[f"dram:{i}"] = both.dram_mj
+        return millijoules
+
+    def begin(self) -> ObjectsReading:
+        """Read the counters."""
+        return ObjectsReading(self)
+
+
+class ObjectsReading:
+    """A window over counters of Python code."""
+
+    def __init__(self, objects: Objects) -> None:
+        """Read for the first time."""
+        self._objects = objects
+        self._begin = objects.read()
+        self.counters = {name: mj / 1e3 for name, mj in self._begin.items()}
+
+    def end(self) -> Joules:
+        """Read again. A GPU's counter that did not move tells nothing."""
+        end = self._objects.read()
+        joules = Joules({})
+        for name, begin_mj in self._begin.items():
+            if name not in end:
+                joules.estimates[name] = Uncertain.missing("its counter could not be read again")
+                joules.values[name] = float("nan")
+                continue
+            value = (end[name] - begin_mj) / 1e3
+            if value == 0 and name.startswith("gpu:"):
+                value = float("nan")
+                joules.estimates[name] = Uncertain.missing(
+                    "R1: the counter did not move: the window was shorter than its update period"
+                )
+            elif value < 0:
+                value = float("nan")
+                joules.estimates[name] = Uncertain.missing(
+                    "the counter fell: it was reset in the window"
+                )
+            joules.values[name] = value
+        return joules
+
+
+def _why(device: str) -> str:
+    """What the core says is missing of a device."""
+    said = [why for where, _, why in machine().problems if device in where]
+    return "; ".join(said) or f"nothing tells the energy of {device}"

@@ -1,0 +1,424 @@
+"""Energy of stretches of a program: `ZeusMonitor` and its windows."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import os
+import threading
+import time as _clock
+import warnings
+import weakref
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from time import time
+from typing import Literal
+
+from zeus import _core
+from zeus.device._machine import core_device, daemon
+from zeus.device.cpu import get_cpus
+from zeus.device.cpu.common import (
+    CPUs,
+    EmptyCPUs,
+    ZeusCPUInitError,
+    ZeusCPUNoPermissionError,
+)
+from zeus.device.exception import ZeusBaseCPUError
+from zeus.device.gpu import get_gpus
+from zeus.device.gpu.common import EmptyGPUs, GPUs, ZeusGPUInitError
+from zeus.device.soc import get_soc
+from zeus.device.soc.common import EmptySoC, SoC, SoCMeasurement, ZeusSoCInitError
+from zeus.monitor._measurement import Measurement, Uncertain
+from zeus.monitor._sources import Core, Joules, Objects, Reading
+from zeus.monitor.power import PowerMonitor
+from zeus.utils.framework import sync_execution as sync_execution_fn
+from zeus.utils.multiprocessing import warn_if_global_in_subprocess
+
+__all__ = ["Measurement", "MeasurementState", "Uncertain", "ZeusMonitor"]
+
+logger = logging.getLogger(__name__)
+
+_REAL_TIME = time
+_ZERO = (
+    "The energy consumption of one or more GPUs was measured as zero. This means that the time "
+    "duration of the measurement window was shorter than the GPU's energy counter update period. "
+    "Consider turning on the `approx_instant_energy` option in `ZeusMonitor`, which approximates "
+    "the energy consumption of a short time window as instant power draw x window duration."
+)
+
+
+@dataclass
+class MeasurementState:
+    """A window that is open.
+
+    Attributes:
+        time: When it began, by the wall clock, in seconds.
+        gpu_energy: Where the counters of GPUs that Python code reads stood, in joules. What the
+            core reads is in no such dictionary: it keeps more than a number of each.
+        cpu_energy: The same of CPU packages; None where there are none.
+        dram_energy: The same of their memory.
+    """
+
+    time: float
+    gpu_energy: dict[int, float]
+    cpu_energy: dict[int, float] | None = None
+    dram_energy: dict[int, float] | None = None
+    _monotonic: float = field(default=0.0, repr=False, compare=False)
+    _readings: list[Reading] = field(default_factory=list, repr=False, compare=False)
+    _soc_key: str = field(default="", repr=False, compare=False)
+
+
+class ZeusMonitor:
+    """Measures the time and energy of windows. They nest and overlap; keys are unique.
+
+    It spawns no process. GPUs without an energy counter, and counters that can wrap, are followed
+    by one thread of the core. Any thread may begin and end windows.
+
+    Attributes:
+        gpu_indices: Places among the GPUs that this process sees.
+        cpu_indices: Places among the CPU packages.
+        unavailable: One sentence for each thing that is not measured, and why.
+    """
+
+    def __init__(
+        self,
+        gpu_indices: list[int] | None = None,
+        cpu_indices: list[int] | None = None,
+        approx_instant_energy: bool = False,
+        log_file: str | Path | None = None,
+        sync_execution_with: Literal["torch", "jax", "cupy"] = "torch",
+    ) -> None:
+        """Find the devices.
+
+        Args:
+            gpu_indices: Which GPUs, as PyTorch numbers them; None: all, []: none.
+            cpu_indices: Which CPU packages; None: all that can be read, []: none.
+            approx_instant_energy: Give the energy of a GPU in a window that is too short for its
+                counter as present power x length.
+            log_file: A CSV file to write a row to for each window.
+            sync_execution_with: Whose GPU work a window waits for at its edges.
+
+        Raises:
+            IndexError: There is no such GPU or CPU package.
+            RuntimeError: `cpu_indices` names packages that this process may not read.
+            ZeusGPUInitError: The environment names a daemon that does not answer.
+        """
+        warn_if_global_in_subprocess(self)
+        self.approx_instant_energy = approx_instant_energy
+        self.sync_with: Literal["torch", "jax", "cupy"] = sync_execution_with
+        self.unavailable: list[str] = []
+        self._lock = threading.Lock()
+        self._soc_keys = itertools.count()
+        self.measurement_states: dict[str, MeasurementState] = {}
+
+        self.gpus: GPUs = self._find_gpus(gpu_indices)
+        self.cpus: CPUs = self._find_cpus(cpu_indices)
+        self.soc: SoC = self._find_soc()
+        self.soc_is_present = not isinstance(self.soc, EmptySoC)
+        self.gpu_indices = list(range(len(self.gpus)) if gpu_indices is None else gpu_indices)
+        self.cpu_indices = list(range(len(self.cpus)) if cpu_indices is None else cpu_indices)
+        for index in self.cpu_indices:
+            if isinstance(self.cpus, EmptyCPUs):
+                raise ValueError(f"there is no CPU package {index}: {self._said()}")
+            _ = self.cpus.cpus[index]
+
+        self.power_monitor: PowerMonitor | None = None
+        self._core, self._objects = self._sources()
+        self.log_file = self._open_log(log_file)
+        _alive.add(self)
+
+    # --- what there is ---
+
+    def _find_gpus(self, wanted: list[int] | None) -> GPUs:
+        try:
+            return get_gpus()
+        except ZeusGPUInitError as error:
+            # What a daemon was to serve is not just absent: the user named it.
+            if daemon() is not None and wanted != []:
+                raise
+            self.unavailable.append(str(error))
+            return EmptyGPUs()
+
+    def _find_cpus(self, wanted: list[int] | None) -> CPUs:
+        try:
+            return get_cpus()
+        except ZeusCPUNoPermissionError as error:
+            if wanted:
+                raise RuntimeError(
+                    f"{error}. The energy of CPUs (RAPL) is root's to read; run as root or through "
+                    "zeusd (ZEUSD_SOCK_PATH), or pass cpu_indices=[] to measure GPUs only"
+                ) from error
+            self.unavailable.append(str(error))
+        except ZeusCPUInitError as error:
+            if daemon() is not None and wanted != []:
+                raise
+            self.unavailable.append(str(error))
+        except ZeusBaseCPUError as error:
+            self.unavailable.append(str(error))
+        return EmptyCPUs()
+
+    def _find_soc(self) -> SoC:
+        try:
+            return get_soc()
+        except ZeusSoCInitError:
+            return EmptySoC()
+
+    def _said(self) -> str:
+        return "; ".join(self.unavailable) or "none was found"
+
+    def _sources(self) -> tuple[Core | None, Objects | None]:
+        """The core for its own devices, Python code for the rest."""
+        names: dict[str, tuple[str, tuple[str, ...]]] = {}
+        gpu_objects: list[int] = []
+        polled: list[int] = []
+        for i in self.gpu_indices:
+            device = core_device(self.gpus.gpus[i])
+            if device is not None:
+                names[f"gpu:{i}"] = (device.id, ("gpu", "module"))
+            elif self.gpus.supports_get_total_energy_consumption(i):
+                gpu_objects.append(i)
+            else:
+                polled.append(i)
+        cpu_objects: list[int] = []
+        for i in self.cpu_indices:
+            device = core_device(self.cpus.cpus[i])
+            if device is not None:
+                names[f"cpu:{i}"] = (device.id, ("package",))
+                if self.cpus.supports_get_dram_energy_consumption(i):
+                    names[f"dram:{i}"] = (device.id, ("dram",))
+            else:
+                cpu_objects.append(i)
+        if polled:
+            self.power_monitor = PowerMonitor(gpu_indices=polled, update_period=None)
+        core = Core(names) if names else None
+        for name, reason in core.missing.items() if core else ():
+            self.unavailable.append(f"{name}: {reason}")
+            warnings.warn(f"{name} is not measured: {reason}", stacklevel=3)
+        if not gpu_objects and not cpu_objects:
+            return core, None
+        return core, Objects(self.gpus, gpu_objects, self.cpus, cpu_objects)
+
+    def _open_log(self, log_file: str | Path | None):  # type: ignore[no-untyped-def]
+        if log_file is None:
+            return None
+        path = Path(log_file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        file = path.open("w", encoding="utf-8")
+        names = [f"gpu{i}_energy" for i in self.gpu_indices]
+        file.write(",".join(["start_time", "window_name", "elapsed_time", *names]) + "\n")
+        file.flush()
+        return file
+
+    # --- windows ---
+
+    def begin_window(self, key: str, sync_execution: bool = True, restart: bool = False) -> None:
+        """Begin a window.
+
+        Args:
+            key: Its name.
+            sync_execution: Wait first for what the process gave the GPUs to do.
+            restart: Begin anew where a window of this name is open.
+
+        Raises:
+            ValueError: A window of this name is open already.
+        """
+        with self._lock:
+            if key in self.measurement_states and not restart:
+                raise ValueError(f"Measurement window '{key}' already exists")
+        self._sync(sync_execution)
+        state = MeasurementState(time(), {}, _monotonic=_clock.monotonic())
+        if self._objects is not None:
+            state._readings.append(self._objects.begin())
+        if self._core is not None:
+            state._readings.append(self._core.begin(key))
+        if self.soc_is_present:
+            state._soc_key = f"{id(self)}:{next(self._soc_keys)}:{key}"
+            self.soc.begin_window(state._soc_key)
+        self._show_counters(state)
+        with self._lock:
+            former = self.measurement_states.get(key)
+            self.measurement_states[key] = state
+        if former is not None:
+            logger.info("Measurement window '%s' begins anew", key)
+            self._drop(former)
+
+    def _show_counters(self, state: MeasurementState) -> None:
+        if self.cpu_indices:
+            state.cpu_energy, state.dram_energy = {}, {}
+        shown = {"gpu": state.gpu_energy, "cpu": state.cpu_energy, "dram": state.dram_energy}
+        for reading in state._readings:
+            for name, joules in reading.counters.items():
+                kind, _, index = name.partition(":")
+                energies = shown[kind]
+                if energies is not None:
+                    energies[int(index)] = joules
+
+    def end_window(
+        self, key: str, sync_execution: bool = True, cancel: bool = False
+    ) -> Measurement:
+        """End a window.
+
+        Args:
+            key: Its name.
+            sync_execution: Wait first for what the process gave the GPUs to do.
+            cancel: Drop it; all its values are zero.
+
+        Raises:
+            ValueError: No window of this name is open.
+        """
+        with self._lock:
+            if key not in self.measurement_states:
+                raise ValueError(f"Measurement window '{key}' does not exist")
+            state = self.measurement_states[key]
+        if cancel:
+            return self._cancel(key, state)
+        self._sync(sync_execution)
+        end_time, end_monotonic = time(), _clock.monotonic()
+        parts = [reading.end() for reading in state._readings]
+        soc = self.soc.end_window(state._soc_key) if self.soc_is_present else None
+        with self._lock:
+            self.measurement_states.pop(key, None)
+
+        seconds = next((p.seconds for p in parts if p.seconds is not None), None)
+        if time is not _REAL_TIME:
+            seconds = end_time - state.time
+        if seconds is None:
+            seconds = end_monotonic - state._monotonic
+        measurement = self._put_together(state, end_time, seconds, parts, soc)
+        self._log(state.time, key, measurement)
+        return measurement
+
+    def _put_together(
+        self,
+        state: MeasurementState,
+        end_time: float,
+        seconds: float,
+        parts: list[Joules],
+        soc: SoCMeasurement | None,
+    ) -> Measurement:
+        energies: dict[str, dict[int, float]] = {"gpu": {}, "cpu": {}, "dram": {}}
+        estimates: dict[str, _core.Estimate | Uncertain] = {}
+        record = None
+        for part in parts:
+            for name, joules in part.values.items():
+                kind, _, index = name.partition(":")
+                energies[kind][int(index)] = joules
+            # Those of the core come last, and are made when somebody asks for them.
+            part.estimates.update(estimates)
+            estimates = part.estimates
+            record = part.record or record
+        if self.power_monitor is not None:
+            polled = self.power_monitor.get_energy(state.time, end_time) or {}
+            for i in self.power_monitor.gpu_indices:
+                energies["gpu"][i] = polled.get(i, math.nan)
+        gpu_energy = {i: energies["gpu"].get(i, math.nan) for i in self.gpu_indices}
+        self._complete(gpu_energy, seconds, estimates)
+        return Measurement(
+            time=seconds,
+            gpu_energy=gpu_energy,
+            cpu_energy=energies["cpu"] or None,
+            dram_energy=energies["dram"] or None,
+            soc_energy=soc,
+            _estimates=estimates,
+            _record=record,
+        )
+
+    def _complete(
+        self,
+        gpu_energy: dict[int, float],
+        seconds: float,
+        estimates: dict[str, _core.Estimate | Uncertain],
+    ) -> None:
+        """Say that GPUs told no number, or take power x time for it where that is wanted."""
+        if self.approx_instant_energy:
+            for i, joules in gpu_energy.items():
+                if not joules > 0 or _too_short(estimates.get(f"gpu:{i}"), seconds):
+                    estimate = self._approximate(i, seconds)
+                    gpu_energy[i], estimates[f"gpu:{i}"] = estimate.value_j, estimate
+            return
+        reasons = {i: _refusal(estimates, i) for i, e in gpu_energy.items() if not e > 0}
+        if any(reason.startswith("R1") or not reason for reason in reasons.values()):
+            warnings.warn(_ZERO, stacklevel=4)
+        for i, reason in reasons.items():
+            if reason and not reason.startswith("R1"):
+                warnings.warn(f"The energy of GPU {i} is not known: {reason}", stacklevel=4)
+
+    def _approximate(self, index: int, seconds: float) -> Uncertain:
+        """Present power x length."""
+        joules = self.gpus.get_instant_power_usage(index) / 1e3 * seconds
+        # The load was seen but once: it may have been anything from nothing to twice as much, with
+        # a rectangular distribution (JCGM 100:2008, 4.3.7).
+        u = joules / math.sqrt(3)
+        return Uncertain(
+            joules, u, u, (0.0, math.inf), flags=("approximated",), method="power x time"
+        )
+
+    def _sync(self, wanted: bool) -> None:
+        if wanted and self.gpu_indices:
+            sync_execution_fn(self.gpu_indices, sync_with=self.sync_with)
+
+    def _cancel(self, key: str, state: MeasurementState) -> Measurement:
+        with self._lock:
+            self.measurement_states.pop(key, None)
+        soc = None
+        if self.soc_is_present:
+            soc = self.soc.end_window(state._soc_key)
+            soc.zero_all_fields()
+        return Measurement(
+            time=0.0,
+            gpu_energy=dict.fromkeys(self.gpu_indices, 0.0),
+            cpu_energy=dict.fromkeys(self.cpu_indices, 0.0) or None,
+            soc_energy=soc,
+        )
+
+    def _drop(self, state: MeasurementState) -> None:
+        if self.soc_is_present:
+            try:
+                self.soc.end_window(state._soc_key)
+            except (KeyError, RuntimeError, ValueError) as error:
+                logger.warning("A window of the system on a chip could not be ended: %s", error)
+
+    def reset_windows(self) -> None:
+        """Drop all open windows."""
+        with self._lock:
+            states = list(self.measurement_states.values())
+            self.measurement_states.clear()
+        for state in states:
+            self._drop(state)
+        logger.info("Dropped %d measurement windows", len(states))
+
+    def _log(self, start: float, key: str, measurement: Measurement) -> None:
+        if self.log_file is None:
+            return
+        name = f'"{key}"' if "," in key or '"' in key else key
+        name = name if name == key else '"' + key.replace('"', '""') + '"'
+        cells = [start, name, measurement.time, *measurement.gpu_energy.values()]
+        self.log_file.write(",".join(str(cell) for cell in cells) + "\n")
+        self.log_file.flush()
+
+
+def _refusal(estimates: Mapping[str, _core.Estimate | Uncertain], index: int) -> str:
+    """Why a GPU told no number; empty where nobody said."""
+    try:
+        return estimates[f"gpu:{index}"].refusal or ""
+    except KeyError:
+        return ""
+
+
+def _too_short(estimate: _core.Estimate | Uncertain | None, seconds: float) -> bool:
+    """Whether a window is shorter than two updates of the counter, which tells little of it."""
+    return isinstance(estimate, _core.Estimate) and seconds < 2 * estimate.update_s
+
+
+_alive: weakref.WeakSet[ZeusMonitor] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    # Another thread of the parent may have held a lock, which no thread of the child gives back.
+    for monitor in _alive:
+        monitor._lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_after_fork)
