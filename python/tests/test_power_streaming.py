@@ -336,6 +336,26 @@ def test_the_clock_of_a_daemon_is_measured_again_after_a_reconnect(stream):
         assert client.get_power()[server.key].timestamp_s == pytest.approx(time.time(), abs=10)
 
 
+# field failure 162
+def test_a_step_of_a_daemons_clock_does_not_leave_readings_in_the_future(stream):
+    """It steps an hour ahead while connected; only another measurement of it can tell."""
+
+    def first(handler):
+        server.ahead_s = 3600.0
+        ahead = gpu_event(1000, int((time.time() + server.ahead_s) * 1000))
+        events(ahead, then_wait=False)(handler)
+        hang_up.wait(20)
+
+    hang_up = threading.Event()
+    with Server(first, events()) as server:
+        client = stream(server)
+        wait_until(lambda: power_of(client, server.key) == {0: 1.0})
+        assert client.get_power()[server.key].timestamp_s > time.time() + 3000
+        hang_up.set()
+        server.wait_for_connections(2)
+        assert client.get_power()[server.key].timestamp_s == pytest.approx(time.time(), abs=20)
+
+
 BAD = [
     b'data: {"gpu_id": null}\n\n',
     b"data: []\n\n",

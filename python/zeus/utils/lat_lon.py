@@ -22,12 +22,11 @@ def get_ip_lat_long() -> tuple[float, float]:
     """
     try:
         answer = _get_json(_URL)
+        latitude, longitude = answer["loc"].split(",")
+        return float(latitude), float(longitude)
     except OSError as error:
         logger.error("Cannot ask %s for the location of this machine: %s", _URL, error)
         raise
-    try:
-        latitude, longitude = answer["loc"].split(",")
-        return float(latitude), float(longitude)
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ValueError(
             f"{_URL} tells no location of this machine; give the latitude and longitude yourself"
@@ -42,6 +41,5 @@ def _get_json(url: str) -> Any:
 
         with urlopen(url, timeout=_TIMEOUT_S) as answer:
             return json.load(answer)
-    response = requests.get(url, timeout=_TIMEOUT_S)
-    response.raise_for_status()
-    return response.json()
+    # A refusal tells no location either, so its status is not looked at.
+    return requests.get(url, timeout=_TIMEOUT_S).json()
