@@ -294,6 +294,12 @@ void bind_machine(nb::module_& m) {
                                        : std::nullopt;
           },
           "The scenario's name where the machine is simulated.")
+      .def_prop_ro(
+          "session",
+          [](const MachinePtr& machine) {
+            return machine->simulation ? std::optional(machine->simulation->session) : std::nullopt;
+          },
+          "The folder of a simulated machine, for `zeus sim truth --session`.")
       .def("lease", &take, "device"_a, "knob"_a, "low"_a, "high"_a = nb::none(), nb::kw_only(),
            "journal"_a, "Turns a knob until the lease ends. `journal`: a folder of this user.");
   m.def("open", &open_machine, "address"_a.none(), "environ"_a, nb::kw_only(), "all_gpus"_a = false,
