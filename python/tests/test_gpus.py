@@ -106,7 +106,7 @@ def test_a_counter_is_tried_not_guessed_from_the_architecture(simulated):
     gpus = get_gpus()
     assert gpus.supports_get_total_energy_consumption(0)
     assert not gpus.supports_get_total_energy_consumption(1)
-    with pytest.raises(ZeusGPUNotSupportedError, match="GPU 1: .*no sensor energy"):
+    with pytest.raises(ZeusGPUNotSupportedError, match=r"GPU 1: .*no sensor energy"):
         gpus.get_total_energy_consumption(1)
 
 
@@ -156,7 +156,7 @@ def test_no_visible_gpu_is_an_error_that_names_the_variable(simulated, monkeypat
 # field failure 159
 def test_a_daemon_that_does_not_answer_is_an_error_and_not_an_empty_list(monkeypatch):
     monkeypatch.setenv("ZEUSD_SOCK_PATH", "/nonexistent/zeusd.sock")
-    with pytest.raises(ZeusGPUInitError, match="/nonexistent/zeusd.sock"):
+    with pytest.raises(ZeusGPUInitError, match="nonexistent"):
         get_gpus()
 
 

@@ -144,7 +144,7 @@ def test_a_gpu_lost_in_the_window_is_said_and_the_window_is_not_lost(simulated):
 # weakness E6
 def test_a_daemon_that_does_not_answer_is_no_measurement_of_zero(monkeypatch):
     monkeypatch.setenv("ZEUSD_SOCK_PATH", "/nonexistent/zeusd.sock")
-    with pytest.raises(ZeusGPUInitError, match="/nonexistent/zeusd.sock"):
+    with pytest.raises(ZeusGPUInitError, match="nonexistent"):
         ZeusMonitor()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import pathlib
 import threading
 import time
 
@@ -175,8 +176,8 @@ def test_no_process_is_started(simulated):
     simulated("constant")
     before = threading.active_count()
     with PowerMonitor(update_period=0.05) as monitor:
-        children = open(f"/proc/self/task/{os.getpid()}/children").read().split()
-        named = [open(f"/proc/{pid}/comm").read().strip() for pid in children]
+        children = pathlib.Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+        named = [pathlib.Path(f"/proc/{pid}/comm").read_text().strip() for pid in children]
         # The file server of simulated /sys trees is the simulation's, and there is none here.
         assert [name for name in named if not name.startswith("zeus-sim")] == []
         monitor.get_power()
