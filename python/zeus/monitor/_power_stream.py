@@ -204,6 +204,8 @@ class Stream:
             now: On the monotonic clock.
             oldest: When the event came that is longest ago, of each device's last.
         """
+        if self.health.heard_at is None:
+            return False  # It has brought nothing.
         heard_at = oldest if self.repeats else self.health.heard_at
         silent = heard_at is not None and now - heard_at > (self.silence_s or math.inf)
         return silent or not self.health.connected
