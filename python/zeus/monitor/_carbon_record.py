@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from zeus.monitor._carbon_intensity import CarbonIntensity
+from zeus.monitor._parts import unknown_energies
 
 J_PER_KWH = 3.6e6
 
@@ -75,12 +76,7 @@ class CarbonEmissionMeasurement:
             for interval in self.intervals
         ]
         return emission(
-            self.time,
-            self.gpu_energy,
-            self.cpu_energy,
-            self.dram_energy,
-            intervals,
-            self.unavailable,
+            self.time, self.gpu_energy, self.cpu_energy, self.dram_energy, intervals, None
         )
 
 
@@ -115,7 +111,7 @@ def emission(
         cpu_carbon_emission=cpu_energy and {index: total(cpu, index) for index in cpu_energy},
         dram_energy=dram_energy,
         dram_carbon_emission=dram_energy and {index: total(dram, index) for index in dram_energy},
-        unavailable=_why(unknown, reason),
+        unavailable=_why(unknown, reason) or unknown_energies(gpu_energy, cpu_energy, dram_energy),
         intervals=intervals,
     )
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from zeus.monitor._parts import unknown_energies
+
 if TYPE_CHECKING:
     from zeus.monitor.energy import Measurement
 
@@ -65,10 +67,12 @@ class EnergyCostMeasurement:
 def cost(
     measurement: Measurement,
     intervals: list[CostInterval],
-    unavailable: str | None,
+    reason: str | None,
 ) -> EnergyCostMeasurement:
+    """Add up the intervals; a `reason` why prices are missing makes the costs NaN."""
+
     def total(energies: Sequence[dict[int, float]], index: int) -> float:
-        if unavailable:
+        if reason:
             return math.nan
         return math.fsum(
             energy[index] / J_PER_KWH * (interval.usd_per_kwh or 0.0)
@@ -87,6 +91,6 @@ def cost(
         cpu_energy_cost=cpu_energy and {index: total(cpu, index) for index in cpu_energy},
         dram_energy=dram_energy,
         dram_energy_cost=dram_energy and {index: total(dram, index) for index in dram_energy},
-        unavailable=unavailable,
+        unavailable=reason or unknown_energies(measurement.gpu_energy, cpu_energy, dram_energy),
         intervals=intervals,
     )

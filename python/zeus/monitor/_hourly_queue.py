@@ -16,6 +16,7 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from zeus.monitor._interval_monitor import energies_of
 from zeus.monitor._parts import Device, floor_utc
 
 if TYPE_CHECKING:
@@ -38,13 +39,8 @@ class _Window:
 
     def add(self, hour: datetime, measurement: Measurement) -> None:
         """Count a sub-window's energy to its hour."""
-        energy_j = self.energy_j[hour]
-        for index, energy in measurement.gpu_energy.items():
-            energy_j["gpu", index] += energy
-        for index, energy in (measurement.cpu_energy or {}).items():
-            energy_j["cpu", index] += energy
-        for index, energy in (measurement.dram_energy or {}).items():
-            energy_j["dram", index] += energy
+        for device, joules in energies_of(measurement).items():
+            self.energy_j[hour][device] += joules
 
     def settle(self, price: Price) -> None:
         """Price what is not priced yet; a failure leaves the totals unknown."""

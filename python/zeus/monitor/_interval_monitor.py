@@ -3,39 +3,30 @@
 from __future__ import annotations
 
 import logging
+import math
 import weakref
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from zeus.exception import ZeusBaseError
-from zeus.monitor._edges import EdgeReader, utc_now
-from zeus.monitor._parts import Device, Part, Reading, curve_of, edges_between, split
+from zeus.monitor._edges import EdgeMarks, Mark, utc_now
+from zeus.monitor._parts import Device, Part, curve_of, edges_between, split
 
 if TYPE_CHECKING:
     from zeus.monitor.energy import Measurement, ZeusMonitor
 
 logger = logging.getLogger(__name__)
 
-
-@dataclass(frozen=True)
-class _Start:
-    """When a window started, and the counters that its measurement will be subtracted from."""
-
-    time: datetime
-    counters_j: dict[Device, float]
+# A counter may not have moved since an edge that is this close to the window's end.
+_CLOSEST_EDGE = timedelta(seconds=0.5)
 
 
 class IntervalMonitor:
     """Measures windows, and cuts each one's energy at the edges between intervals.
 
-    There is one stream of counters: a window is one window of the ZeusMonitor, and a thread reads
-    the same counters at the edges while windows are open.
-
-    Attributes:
-        zeus_monitor: What measures.
-        current_keys: Names of the open windows.
+    The energy is that of one window of the ZeusMonitor; what tells its parts are windows of the
+    same monitor that begin at the edges.
     """
 
     def __init__(
@@ -53,13 +44,11 @@ class IntervalMonitor:
             period: Length of an interval.
             after_edge: Called at each edge, with the start of the oldest open window.
         """
-        self.zeus_monitor = zeus_monitor
+        self._monitor = zeus_monitor
         self._floor = floor
         self._period = period
-        self._starts: dict[str, _Start] = {}
-        self._edges = EdgeReader(
-            lambda: _read_counters(zeus_monitor), lambda time: floor(time) + period, after_edge
-        )
+        self._starts: dict[str, datetime] = {}
+        self._edges = EdgeMarks(zeus_monitor, lambda time: floor(time) + period, after_edge)
         self._finalizer = weakref.finalize(self, self._edges.close_all)
 
     @property
@@ -75,10 +64,13 @@ class IntervalMonitor:
         """
         if key in self._starts and not restart:
             raise ValueError(f"cannot open window {key!r}: it already exists")
-        self.zeus_monitor.begin_window(key, sync_execution=sync_execution, restart=restart)
-        start = _Start(utc_now(), _counters_of_window(self.zeus_monitor, key))
+        self._monitor.begin_window(key, sync_execution=sync_execution, restart=restart)
+        if self._starts.pop(key, None) is not None:
+            for mark in self._edges.close(key):
+                self._monitor.end_window(mark.key, sync_execution=False, cancel=True)
+        start = utc_now()
         self._starts[key] = start
-        self._edges.open(key, start.time)
+        self._edges.open(key, start)
 
     def end(self, key: str, sync_execution: bool) -> tuple[Measurement, list[Part]]:
         """Close a window.
@@ -91,87 +83,41 @@ class IntervalMonitor:
         """
         if key not in self._starts:
             raise ValueError(f"cannot close window {key!r}: it does not exist")
-        measurement = self.zeus_monitor.end_window(key, sync_execution=sync_execution)
-        end = utc_now()
+        measurement = self._monitor.end_window(key, sync_execution=sync_execution)
         start = self._starts.pop(key)
-        return measurement, self._split(start, end, measurement, self._edges.close(key))
-
-    def _split(
-        self, start: _Start, end: datetime, measurement: Measurement, readings: Sequence[Reading]
-    ) -> list[Part]:
         # A wall clock that was set back within the window would turn it round.
-        end = max(end, start.time)
-        edges = edges_between(start.time, end, self._floor, self._period)
-        curves = {}
-        for device, total_j in _measured(measurement).items():
-            begin_j = start.counters_j.get(device)
-            if begin_j is None:
-                between = self._polled(device, start.time, edges)
-            else:
-                between = [
-                    (reading.time, reading.energy_j[device] - begin_j)
-                    for reading in readings
-                    if device in reading.energy_j
-                ]
-            curves[device] = curve_of(start.time, end, total_j, between)
-        return split(start.time, end, edges, curves, self._floor)
+        end = max(start, utc_now())
+        totals_j = energies_of(measurement)
+        between: dict[Device, list[tuple[datetime, float]]] = {device: [] for device in totals_j}
+        for mark in self._edges.close(key):
+            for device, after_j in self._since(mark, end).items():
+                if device in totals_j and not math.isnan(after_j):
+                    between[device].append((mark.time, totals_j[device] - after_j))
+        edges = edges_between(start, end, self._floor, self._period)
+        curves = {
+            device: curve_of(start, end, total_j, between[device])
+            for device, total_j in totals_j.items()
+        }
+        return measurement, split(start, end, edges, curves, self._floor)
 
-    def _polled(
-        self, device: Device, start: datetime, edges: Sequence[datetime]
-    ) -> list[tuple[datetime, float]]:
-        """Energy up to each edge of a GPU without a counter, whose power is sampled."""
-        power_monitor = self.zeus_monitor.power_monitor
-        if power_monitor is None or device[0] != "gpu":
-            return []
-        points = []
-        for edge in edges:
-            energy_j = power_monitor.get_energy(start.timestamp(), edge.timestamp())
-            if energy_j is not None and device[1] in energy_j:
-                points.append((edge, energy_j[device[1]]))
-        return points
+    def _since(self, mark: Mark, end: datetime) -> dict[Device, float]:
+        """What was used since an edge; nothing where that is not to be known."""
+        too_close = end - mark.time < _CLOSEST_EDGE
+        try:
+            after = self._monitor.end_window(mark.key, sync_execution=False, cancel=too_close)
+        except (ZeusBaseError, RuntimeError, ValueError) as error:
+            logger.warning("the energy up to %s is estimated: %s", mark.time, error)
+            return {}
+        return {} if too_close else energies_of(after)
 
 
-def _measured(measurement: Measurement) -> dict[Device, float]:
+def energies_of(measurement: Measurement) -> dict[Device, float]:
     """A measurement's energies by device, in joules."""
     energy_j: dict[Device, float] = {}
-    energy_j.update({("gpu", index): value for index, value in measurement.gpu_energy.items()})
-    energy_j.update(
-        {("cpu", index): value for index, value in (measurement.cpu_energy or {}).items()}
-    )
-    energy_j.update(
-        {("dram", index): value for index, value in (measurement.dram_energy or {}).items()}
-    )
+    for index, joules in measurement.gpu_energy.items():
+        energy_j["gpu", index] = joules
+    for index, joules in (measurement.cpu_energy or {}).items():
+        energy_j["cpu", index] = joules
+    for index, joules in (measurement.dram_energy or {}).items():
+        energy_j["dram", index] = joules
     return energy_j
-
-
-def _counters_of_window(monitor: ZeusMonitor, key: str) -> dict[Device, float]:
-    """The counters that the monitor itself read when it opened a window, in joules."""
-    state = monitor.measurement_states[key]
-    counters: dict[Device, float] = {}
-    counters.update({("gpu", index): value for index, value in state.gpu_energy.items()})
-    counters.update({("cpu", index): value for index, value in (state.cpu_energy or {}).items()})
-    counters.update({("dram", index): value for index, value in (state.dram_energy or {}).items()})
-    return counters
-
-
-def _read_counters(monitor: ZeusMonitor) -> Reading:
-    """The counters now. One that cannot be read is left out: the edge is then interpolated."""
-    before = utc_now()
-    energy_j: dict[Device, float] = {}
-    for index in monitor.gpu_indices:
-        try:
-            if monitor.gpus.supports_get_total_energy_consumption(index):
-                energy_mj = monitor.gpus.get_total_energy_consumption(index)
-                energy_j["gpu", index] = energy_mj / 1000.0
-        except ZeusBaseError as error:
-            logger.warning("the edge of an interval is interpolated for GPU %d: %s", index, error)
-    for index in monitor.cpu_indices:
-        try:
-            energy = monitor.cpus.get_total_energy_consumption(index)
-        except ZeusBaseError as error:
-            logger.warning("the edge of an interval is interpolated for CPU %d: %s", index, error)
-            continue
-        energy_j["cpu", index] = energy.cpu_mj / 1000.0
-        if energy.dram_mj is not None:
-            energy_j["dram", index] = energy.dram_mj / 1000.0
-    return Reading(before + (utc_now() - before) / 2, energy_j)

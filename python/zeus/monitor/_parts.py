@@ -1,13 +1,14 @@
 """A window's energy in parts: one per interval of a price or of a carbon intensity.
 
-Every device has one curve of cumulative energy over the window: zero at its start, its counter at
-each edge between intervals where that was read, and the measured energy at its end. A part is a
-difference of two points of this curve, so that the parts add up to the measurement. An edge that
-was not read, or was read late, lies on the straight line between its neighbours.
+Every device has one curve of cumulative energy over the window: zero at its start, what was read
+at or near each edge between intervals, and the measured energy at its end. A part is a difference
+of two points of this curve, so that the parts add up to the measurement. An edge that was not
+read, or was read late, lies on the straight line between its neighbours.
 """
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,19 +16,6 @@ from datetime import datetime, timedelta, timezone
 from typing import Literal
 
 Device = tuple[Literal["gpu", "cpu", "dram"], int]
-
-
-@dataclass(frozen=True)
-class Reading:
-    """Counters at one time.
-
-    Attributes:
-        time: When, in UTC.
-        energy_j: Counter by device, in joules.
-    """
-
-    time: datetime
-    energy_j: Mapping[Device, float]
 
 
 @dataclass(frozen=True)
@@ -124,3 +112,17 @@ def split(
         )
         for position in range(len(times) - 1)
     ]
+
+
+def unknown_energies(
+    gpu: Mapping[int, float], cpu: Mapping[int, float] | None, dram: Mapping[int, float] | None
+) -> str | None:
+    """Which devices' energy is not known, as a sentence; None where all is."""
+    kinds = {"GPU": gpu, "CPU": cpu or {}, "DRAM": dram or {}}
+    names = [
+        f"{kind} {index}"
+        for kind, energies in kinds.items()
+        for index, joules in energies.items()
+        if math.isnan(joules)
+    ]
+    return f"the energy of {', '.join(names)} is not known" if names else None

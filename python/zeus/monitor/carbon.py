@@ -333,8 +333,7 @@ class CarbonEmissionMonitor:
         )
         if measurement.unavailable and self._intensities:
             warnings.warn(
-                f"window {key!r}: the energy is measured, the emission is unknown: "
-                f"{measurement.unavailable}",
+                f"window {key!r}: the emission is unknown: {measurement.unavailable}",
                 stacklevel=2,
             )
         return measurement

@@ -172,10 +172,15 @@ class OpenEIClient(ElectricityPriceProvider):
         return prices
 
 
+def _energy_kwh(part: Part) -> float:
+    """What a part adds to the meter; an energy that is not known adds nothing."""
+    return math.fsum(j for j in part.energy_j.values() if not math.isnan(j)) / J_PER_KWH
+
+
 def _mean_price(part: Part, tariff: Tariff, zone: tzinfo | None, used_kwh: float) -> float:
     """Price of a part's energy over that energy: tiers may end within it."""
     tiers = tariff.tiers_at(part.interval.astimezone(zone))
-    energy_kwh = math.fsum(part.energy_j.values()) / J_PER_KWH
+    energy_kwh = _energy_kwh(part)
     if energy_kwh <= 0.0:
         return cost_usd(tiers, used_kwh, 1.0)
     return cost_usd(tiers, used_kwh, energy_kwh) / energy_kwh
@@ -265,24 +270,24 @@ class EnergyCostMonitor:
             ValueError: `key` is not open.
         """
         measurement, parts = self._windows.end(key, sync_execution)
-        tariff, reason = self._tariff.get()
-        unavailable = None if tariff else f"no electricity price: {reason}"
+        tariff, failure = self._tariff.get()
+        reason = None if tariff else f"no electricity price: {failure}"
         used_kwh = self._month_to_date_kwh
         intervals = []
         for part in parts:
             price = _mean_price(part, tariff, self._zone, used_kwh) if tariff else None
-            used_kwh += math.fsum(part.energy_j.values()) / J_PER_KWH
+            used_kwh += _energy_kwh(part)
             intervals.append(
                 CostInterval(
                     part.start, part.end, part.of("gpu"), part.of("cpu"), part.of("dram"), price
                 )
             )
-        if unavailable:
+        result = cost(measurement, intervals, reason)
+        if result.unavailable:
             warnings.warn(
-                f"window {key!r}: the energy is measured, the cost is unknown: {unavailable}",
-                stacklevel=2,
+                f"window {key!r}: the cost is unknown: {result.unavailable}", stacklevel=2
             )
-        return cost(measurement, intervals, unavailable)
+        return result
 
 
 def _zone_of(time_zone: tzinfo | str | None) -> tzinfo | None:
