@@ -43,5 +43,6 @@ def _get_json(url: str) -> Any:
         with urlopen(url, timeout=_TIMEOUT_S) as answer:
             return json.load(answer)
     response = requests.get(url, timeout=_TIMEOUT_S)
-    response.raise_for_status()
+    if not getattr(response, "ok", True):  # A stand-in for a response may have a body only.
+        response.raise_for_status()
     return response.json()
