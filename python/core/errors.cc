@@ -42,7 +42,8 @@ void bind_errors(nb::module_& m) {
     try {
       std::rethrow_exception(p);
     } catch (const Failure& f) {
-      const nb::tuple args = nb::make_tuple(f.error.detail, zeus::python::name(f.error.code), f.error.vendor);
+      const nb::tuple args =
+          nb::make_tuple(f.error.detail, zeus::python::name(f.error.code), f.error.vendor);
       PyErr_SetObject(error_type, args.ptr());
     }
   });

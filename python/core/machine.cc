@@ -58,29 +58,32 @@ struct DeviceHandle {
 
   const Sensor& sensor(const std::string& name) const {
     if (const Sensor* found = find(name)) return *found;
-    throw Failure(
-        {Errc::unsupported, 0,
-         device->info.model + " (" + device->info.id + ") has no sensor " + name + why_not(name)});
+    throw missing("has no sensor " + name, name);
   }
 
-  /// What was said when the machine was opened.
-  std::string why_not(const std::string& name) const {
+  /// What was said of a sensor or knob when the machine was opened; null: nothing.
+  const Error* why_not(const std::string& name) const {
     for (const Problem& p : machine->problems) {
       if (p.where.find(device->info.id) != std::string::npos &&
           p.where.find(name) != std::string::npos) {
-        return ": " + p.error.detail;
+        return &p.error;
       }
     }
-    return {};
+    return nullptr;
+  }
+
+  Failure missing(const std::string& what, const std::string& name) const {
+    const std::string sentence = device->info.model + " (" + device->info.id + ") " + what;
+    const Error* why = why_not(name);
+    if (why == nullptr) return Failure({Errc::unsupported, 0, sentence});
+    return Failure({why->code, why->vendor, sentence + ": " + why->detail});
   }
 
   const KnobInfo& knob(const std::string& name) const {
     for (const KnobInfo& k : device->knobs) {
       if (k.name == name) return k;
     }
-    throw Failure({Errc::unsupported, 0,
-                   device->info.model + " (" + device->info.id + ") has no " + name +
-                       " that can be set" + why_not(name)});
+    throw missing("has no " + name + " that can be set", name);
   }
 };
 
@@ -157,8 +160,12 @@ void bind_device(nb::module_& m) {
           },
           "name"_a, "What is known of a sensor.")
       .def(
-          "why_not", [](const DeviceHandle& d, const std::string& name) { return d.why_not(name); },
-          "name"_a, "Why a sensor or knob is missing, where that is known.")
+          "why_not",
+          [](const DeviceHandle& d, const std::string& name) {
+            const Error* why = d.why_not(name);
+            return why == nullptr ? std::string() : why->detail;
+          },
+          "name"_a, "Why a sensor or knob is missing; empty where nobody said.")
       .def(
           "read_raw",
           [](const DeviceHandle& d, const std::string& name) {
@@ -294,6 +301,12 @@ void bind_machine(nb::module_& m) {
                                        : std::nullopt;
           },
           "The scenario's name where the machine is simulated.")
+      .def_prop_ro(
+          "session",
+          [](const MachinePtr& machine) {
+            return machine->simulation ? std::optional(machine->simulation->session) : std::nullopt;
+          },
+          "The folder of a simulated machine, for `zeus sim truth --session`.")
       .def("lease", &take, "device"_a, "knob"_a, "low"_a, "high"_a = nb::none(), nb::kw_only(),
            "journal"_a, "Turns a knob until the lease ends. `journal`: a folder of this user.");
   m.def("open", &open_machine, "address"_a.none(), "environ"_a, nb::kw_only(), "all_gpus"_a = false,

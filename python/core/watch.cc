@@ -182,7 +182,8 @@ class Watch {
 }  // namespace
 
 void bind_watch(nb::module_& m) {
-  nb::class_<Watch>(m, "Watch", nb::is_weak_referenceable(), "The history of levels, sampled on a thread of the core.")
+  nb::class_<Watch>(m, "Watch", nb::is_weak_referenceable(),
+                    "The history of levels, sampled on a thread of the core.")
       .def(nb::init<MachinePtr, const std::vector<std::pair<std::string, std::string>>&, double,
                     std::size_t>(),
            "machine"_a, "sensors"_a, "period_s"_a, "most"_a = 0,

@@ -409,7 +409,7 @@ def _unsupported(gpus: GPUs, index: int, domain: PowerDomain) -> str:
         names = _SENSORS[domain]
         if any(name in device.sensors for name in names):
             return ""
-        why = device.why_not(names[0]).removeprefix(": ")
+        why = device.why_not(names[0])
         return f"GPU {index} does not tell it" + (f" ({why})" if why else "")
     try:
         with warnings.catch_warnings():

@@ -102,8 +102,8 @@ def _sample(gpus: GPUs, gpu_indices: list[int], period_s: float, most: int | Non
     if len(devices) == len(found):
         for i, device in zip(gpu_indices, devices, strict=True):
             if "temperature" not in device.sensors:
-                why = device.why_not("temperature")
-                raise ValueError(f"GPU {i} ({device.model}) does not tell its temperature{why}")
+                why = device.why_not("temperature") or "its driver does not support it"
+                raise ValueError(f"GPU {i} ({device.model}) does not tell its temperature: {why}")
         return CoreLevels(
             {i: (d.id, "temperature") for i, d in zip(gpu_indices, devices, strict=True)},
             period_s,

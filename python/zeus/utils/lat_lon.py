@@ -41,5 +41,7 @@ def _get_json(url: str) -> Any:
 
         with urlopen(url, timeout=_TIMEOUT_S) as answer:
             return json.load(answer)
-    # A refusal tells no location either, so its status is not looked at.
-    return requests.get(url, timeout=_TIMEOUT_S).json()
+    response = requests.get(url, timeout=_TIMEOUT_S)
+    if not getattr(response, "ok", True):  # A stand-in for a response may have a body only.
+        response.raise_for_status()
+    return response.json()
