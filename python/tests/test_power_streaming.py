@@ -7,6 +7,8 @@ import gc
 import logging
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 
@@ -557,6 +559,19 @@ def test_a_forked_child_that_exits_does_not_end_the_streams_of_its_parent(stream
         go_on.set()
         wait_until(lambda: power_of(client, server.key) == {0: 2.0})
         assert server.connected == 1
+
+
+def test_a_program_that_ends_without_stopping_ends_at_once(zeusd):
+    code = f"""
+from zeus.monitor.power_streaming import PowerStreamingClient
+from zeus.utils.zeusd import ZeusdConfig
+client = PowerStreamingClient([ZeusdConfig.uds({zeusd.endpoint!r})])
+next(iter(client))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stderr == ""
 
 
 def test_a_daemon_of_another_version_is_said_in_the_log(stream, caplog):

@@ -150,6 +150,11 @@ def test_a_token_is_not_shown():
     assert "secret" not in repr(ZeusdConfig.tcp("node1", 4938, token="secret"))
 
 
+def test_an_address_of_ipv6_is_spelt_as_urls_want_it():
+    assert ZeusdConfig.tcp("::1", 4938).url("/time") == "http://[::1]:4938/time"
+    assert ZeusdConfig.tcp("[::1]", 4938).endpoint == "[::1]:4938"
+
+
 def test_a_config_without_an_address_is_an_error():
     with pytest.raises(ValueError, match="names no daemon"):
         _ = ZeusdConfig().endpoint

@@ -119,6 +119,8 @@ class ZeusdConfig:
         cpu_indices: list[int] | None = None,
     ) -> ZeusdConfig:
         """Name a daemon on TCP. Of the environment nothing is read, not even the token."""
+        if ":" in host and not host.startswith("["):
+            host = f"[{host}]"  # An address of IPv6, as URLs spell it.
         return cls(
             host_port=f"{host}:{port}",
             token=token,
