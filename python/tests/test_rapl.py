@@ -111,6 +111,20 @@ def test_a_process_on_a_package_without_a_zone_is_said(tree: Tree) -> None:
         rapl.get_current_rapl_zone_id(999_999_999)
 
 
+def test_the_mounts_of_a_container_are_read_where_the_true_place_is_masked(
+    tree: Tree, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    zone = tree.zone("package-0", 0, energy_uj=5000)
+    monkeypatch.setattr(rapl, "RAPL_DIR", "/nowhere")
+    monkeypatch.setattr(rapl, "CONTAINER_RAPL_DIR", str(tree.rapl_dir))
+    assert rapl.rapl_is_available()
+    (cpu,) = rapl.RAPLCPUs().cpus
+    assert cpu.path == str(zone)
+    assert cpu.rapl_file.path == str(zone)
+    assert cpu.dram is None
+    assert cpu.get_total_energy_consumption().cpu_mj == 5
+
+
 # weakness R4
 def test_a_folder_without_zones_is_no_empty_list(tree: Tree) -> None:
     tree.rapl_dir.mkdir(parents=True)
@@ -215,7 +229,11 @@ def test_readers_and_the_tracker_together_count_each_wrap_once(tree: Tree) -> No
 # field failure 25
 @pytest.mark.parametrize("text", ["", "\n", "N/A", "-1", "nan"])
 def test_a_counter_that_holds_no_number_is_a_failed_reading(tree: Tree, text: str) -> None:
-    zone = tree.zone("package-0", 0, energy_uj=text)
+    zone = tree.zone("package-0", 0)
+    file = rapl.RAPLFile(str(zone))
+    write(zone, text)
+    with pytest.raises(ZeusBaseCPUError, match="no number"):
+        file.read()  # The first reading of all.
     with pytest.raises(rapl.ZeusRAPLFileInitError, match=r"energy_uj: it holds .* and no number"):
         rapl.RAPLFile(str(zone))
     write(zone, 5000)

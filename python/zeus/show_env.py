@@ -162,8 +162,8 @@ def _sources(cpu: CPU) -> tuple[str, str]:
     from zeus.device.cpu.rapl import RAPLCPU, ZeusdRAPLCPU
 
     if isinstance(cpu, ZeusdRAPLCPU):
-        name = (_machine.daemon() or "").partition("=")[2] or os.environ.get("ZEUS_HOST", "")
-        return f"Zeusd at {name}", f"Zeusd at {name}"
+        host = os.environ.get("ZEUS_HOST") or (_machine.daemon() or "").partition("=")[2]
+        return (f"Zeusd at {host.removeprefix('zeusd:')}",) * 2
     if isinstance(cpu, EMICPU):
         channel = f"EMI channel {{}} on {cpu.emi_file.path}"
         return channel.format(cpu.pkg_channel_index), channel.format(cpu.dram_channel_index)

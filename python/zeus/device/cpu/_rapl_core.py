@@ -22,7 +22,10 @@ logger = logging.getLogger(__name__)
 
 def is_elsewhere() -> bool:
     """Tell whether the environment names a daemon, or another machine, to read from."""
-    return "ZEUS_HOST" in os.environ or _machine.daemon() is not None
+    host = os.environ.get("ZEUS_HOST")
+    if host is not None:
+        return not host.startswith("local")
+    return any(os.environ.get(name) for name in ("ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT"))
 
 
 def packages() -> list[_core.Device]:

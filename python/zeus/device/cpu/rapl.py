@@ -148,9 +148,10 @@ class RAPLFile:
             ZeusCPUNoPermissionError: The counter may not be read any more.
             ZeusBaseCPUError: It cannot be read, or holds no number.
         """
-        tracker = self.wraparound_tracker
+        path = self.energy_uj_path
+        tracker = read(path, lambda _: self.wraparound_tracker, ZeusBaseCPUError)
         with tracker.lock:
-            energy_uj = self._read_energy_uj()
+            energy_uj = read(path, read_number, ZeusBaseCPUError)
             wraps = tracker.get_num_wraparounds(energy_uj)
             total_uj = energy_uj + wraps * self.max_energy_range_uj + self._before_reset_uj
             if total_uj < self._total_uj:  # No wrap, the tracker says: it began anew.
@@ -158,9 +159,6 @@ class RAPLFile:
                 total_uj = self._total_uj
             self._total_uj = total_uj
         return total_uj / 1000.0
-
-    def _read_energy_uj(self) -> float:
-        return read(self.energy_uj_path, read_number, ZeusBaseCPUError)
 
 
 class RAPLCPU(CPU):
