@@ -57,6 +57,8 @@ print(json.dumps([m for m in heavy if m in sys.modules]))
 """
     assert run_source(source) == []
     assert run_source(source.replace("zeus.device", "zeus.device.cpu")) == []
+    source = "import zeus.device; print(zeus.device.soc.__name__.count('.'))"
+    assert run_source(source) == 2  # Its packages are there without an import of their own.
 
 
 def test_the_three_getters_are_those_of_their_packages() -> None:

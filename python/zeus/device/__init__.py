@@ -23,7 +23,9 @@ _MODULES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for at its first use."""
+    """Import what is asked for at its first use: a function, or the package it comes from."""
+    if f"{__name__}.{name}" in _MODULES.values():
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = getattr(importlib.import_module(_MODULES[name]), name)
