@@ -30,8 +30,11 @@ def machine() -> _core.Machine:
 
 
 def daemon() -> str | None:
-    """What names a daemon here, as `NAME=value`; None: nothing does."""
-    for name in ("ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT"):
+    """What names another machine than this one here, as `NAME=value`; None: nothing does.
+
+    What the user named and cannot be had is an error; nothing takes its place.
+    """
+    for name in ("ZEUS_HOST", "ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT"):
         if name in os.environ:
             return f"{name}={os.environ[name]}"
     return None
