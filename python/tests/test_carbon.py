@@ -159,8 +159,10 @@ def test_the_parts_of_a_window_add_up_to_its_measurement(constant_machine: None)
     parts_j = [interval.gpu_energy[0] for interval in result.intervals]
     assert math.fsum(parts_j) == pytest.approx(result.gpu_energy[0], rel=1e-12)
     for interval, joules in zip(result.intervals, parts_j, strict=True):
-        # 100 W; the counter and the clocks of the edges are good to some 50 ms.
-        assert joules == pytest.approx(100 * (interval.end - interval.start).total_seconds(), abs=8)
+        # 100 W; a busy machine may keep the thread from its edge while it reads.
+        assert joules == pytest.approx(
+            100 * (interval.end - interval.start).total_seconds(), abs=30
+        )
         assert interval.intensity is not None
         assert interval.intensity.g_per_kwh == 100.0 * (int(interval.start.timestamp()) % 7)
     assert result.gpu_carbon_emission[0] == pytest.approx(
@@ -369,7 +371,7 @@ def test_the_queue_loop_answers_every_end_without_cpus_and_without_values(
         )
         thread.start()
         commands.put((Op.BEGIN, "a"))
-        time.sleep(0.3)
+        time.sleep(0.6)
         commands.put((Op.END, "a"))
         gpu, cpu, dram = finished.get(timeout=30)
         thread.join(timeout=30)

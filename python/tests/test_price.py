@@ -213,7 +213,7 @@ def test_the_queue_loop_answers_every_end_where_there_is_no_price(
     thread.start()
     for key in ("a", "b"):
         commands.put((Op.BEGIN, key))
-    time.sleep(0.3)
+    time.sleep(0.6)
     for key in ("a", "b"):
         commands.put((Op.END, key))
     answers = [finished.get(timeout=30) for _ in range(2)]
