@@ -12,15 +12,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from http_answers import Answer, Server, silence
 
-import zeus.device.cpu
-import zeus.device.gpu
 from zeus.monitor import _parts
 from zeus.monitor._carbon_record import emission
 from zeus.monitor.carbon import (
@@ -45,12 +43,9 @@ HOUR = timedelta(hours=1)
 
 
 @pytest.fixture
-def constant_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def constant_machine(simulated: Callable[[str], None]) -> None:
     """One simulated GPU that draws exactly 100 W."""
-    monkeypatch.setenv("ZEUS_HOST", "sim:constant")
-    monkeypatch.setattr(zeus.device.gpu, "_gpus", None)
-    monkeypatch.setattr(zeus.device.cpu, "_cpus", None)
-    yield
+    simulated("constant")
 
 
 def seconds_table(first: float = -5.0, last: float = 60.0) -> CarbonIntensityTable:

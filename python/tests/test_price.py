@@ -8,15 +8,13 @@ import math
 import queue
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 from http_answers import Server, silence
 
-import zeus.device.cpu
-import zeus.device.gpu
 from zeus.monitor._tariff import Tariff, Tier, cost_usd
 from zeus.monitor.price import (
     ElectricityPriceProvider,
@@ -35,12 +33,9 @@ FLAT = [[0] * 24] * 12
 
 
 @pytest.fixture
-def constant_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def constant_machine(simulated: Callable[[str], None]) -> None:
     """One simulated GPU that draws exactly 100 W."""
-    monkeypatch.setenv("ZEUS_HOST", "sim:constant")
-    monkeypatch.setattr(zeus.device.gpu, "_gpus", None)
-    monkeypatch.setattr(zeus.device.cpu, "_cpus", None)
-    yield
+    simulated("constant")
 
 
 class Fixed(ElectricityPriceProvider):
