@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from loopback import Server
 
 from zeus.device.gpu.common import (
     ZeusGPUInitError,
@@ -306,6 +307,47 @@ def test_two_threads_are_never_inside_the_library(load: Callable[[list[Card]], A
     for thread in threads:
         thread.join(timeout=30)
     assert most[0] == 1
+
+
+# weakness D6
+def test_a_daemon_is_asked_by_the_pci_address_of_the_gpu(
+    load: Callable[[list[Card]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    card = Card(0)
+    amd = load([card])
+    amd.amdsmi.amdsmi_get_gpu_device_bdf = lambda card: "0000:C1:00.0"
+    with Server() as server:
+        monkeypatch.setenv("ZEUSD_HOST_PORT", server.key)
+        other = {"name": "x", "cumulative_energy_available": True}
+        server.discovery["gpus"] = [
+            {"id": 0, "pci_address": "0000:a1:00.0", **other},
+            {"id": 5, "pci_address": "0000:c1:00.0", **other},
+        ]
+        (gpu,) = amd.AMDGPUs().gpus
+        assert gpu.supports_nonblocking_setters
+        gpu.set_power_management_limit(300_000, block=False)
+        method, path, _ = server.requests[-1]
+        assert method == "POST"
+        assert path.startswith("/gpu/set_power_limit?gpu_ids=5&")
+        assert card.cap_uw == 750_000_000
+        server.discovery["gpus"].pop()
+        with pytest.raises(ZeusGPUInitError, match=r"0 GPUs of zeusd .* 0000:c1:00.0"):
+            amd.AMDGPUs()
+
+
+# weakness E6
+def test_a_daemon_that_may_not_set_leaves_the_reading_here(
+    load: Callable[[list[Card]], Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    amd = load([Card(0)])
+    with Server() as server:
+        monkeypatch.setenv("ZEUSD_HOST_PORT", server.key)
+        server.discovery["enabled_api_groups"] = ["gpu-read"]
+        with pytest.warns(UserWarning, match="set without zeusd"):
+            (gpu,) = amd.AMDGPUs().gpus
+    assert gpu.get_instant_power_usage() == 100_000
+    with pytest.raises(ZeusGPUInitError, match="Cannot reach Zeusd"):
+        amd.AMDGPUs()
 
 
 # field failure 65

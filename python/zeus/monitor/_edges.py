@@ -51,7 +51,8 @@ class _Open:
 class EdgeMarks:
     """A thread that lives while windows are open, and what it marked.
 
-    In the child of a fork the windows stay open and the thread is started anew.
+    In the child of a fork the windows stay open. The thread is there again once a window is opened;
+    until then edges are not marked.
     """
 
     def __init__(

@@ -129,6 +129,9 @@ class HourlyQueue:
             if operation.name == "BEGIN":
                 self._windows[key] = _Window()
                 self._begin(key)
+            elif key not in self._windows:
+                logger.warning("cannot end window %r: it does not exist", key)
+                self._finished_q.put(({}, {}, {}))
             else:
                 self._end(key)
                 window = self._windows.pop(key)

@@ -159,11 +159,11 @@ class ElectrictyMapsClient(CarbonIntensityProvider):
         return {parser.parse(item["datetime"]): item["carbonIntensity"] for item in self._history()}
 
     def get_intensities(self, start: datetime) -> list[CarbonIntensity]:
-        """The last day's values, and the latest one."""
+        """The last day's values, and the latest one where they lack the current hour's."""
         fetched_at = datetime.now(timezone.utc)
         items = self._history()
         current = floor_utc(fetched_at, _HOUR)
-        if start >= current or all(parser.parse(item["datetime"]) < current for item in items):
+        if all(parser.parse(item["datetime"]) < current for item in items):
             latest = self._get("latest")
             if isinstance(latest.get("carbonIntensity"), int | float) and "datetime" in latest:
                 items.append(latest)
@@ -203,8 +203,8 @@ class _Intensities:
 
     def __init__(self, provider: CarbonIntensityProvider, deadline_s: float) -> None:
         self.period = provider.update_period
-        # A provider forgets after `history_length` intervals; one of them is the current one.
-        self._keep = self.period * max(1, provider.history_length - 1)
+        # Half of what the provider remembers: an ask that fails is repeated at the next edge.
+        self._keep = self.period * max(1, provider.history_length // 2)
         self._seen: dict[datetime, CarbonIntensity] = {}
         self._oldest = datetime.now(timezone.utc)
         self._cached = Cached(
@@ -212,16 +212,15 @@ class _Intensities:
             deadline_s,
             keep_s=min(60.0, self.period.total_seconds() / 2),
         )
-        self._last_edge: datetime | None = None
+        self._asked_at: datetime | None = None
 
     def after_edge(self, oldest: datetime) -> None:
         """Ask before the provider forgets hours of a window that is still open."""
-        now = datetime.now(timezone.utc)
-        if self._last_edge is None or self._last_edge < oldest:
-            self._last_edge = oldest
-        if now - self._last_edge >= self._keep:
-            self._last_edge = now
-            self._ask(oldest)
+        edge = floor_utc(datetime.now(timezone.utc), self.period)
+        if self._asked_at is None or self._asked_at < oldest:
+            self._asked_at = floor_utc(oldest, self.period)
+        if edge - self._asked_at >= self._keep and self._ask(oldest) is None:
+            self._asked_at = edge
 
     def _ask(self, oldest: datetime) -> str | None:
         self._oldest = oldest

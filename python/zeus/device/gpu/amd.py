@@ -406,13 +406,20 @@ class AMDGPUs(GPUs):
 
 
 def _zeusd_client() -> ZeusdClient | None:
-    """The daemon that the environment names, for setting; None where it names none."""
+    """The daemon that the environment names, for setting; None where it names none or may not set.
+
+    Raises:
+        ZeusGPUInitError: the daemon does not answer.
+    """
     if "ZEUSD_SOCK_PATH" not in os.environ and "ZEUSD_HOST_PORT" not in os.environ:
         return None
     from zeus.utils.zeusd import ZeusdClient, ZeusdConfig, require_capabilities
 
     try:
         client = ZeusdClient(ZeusdConfig.from_env())
+    except ZeusBaseError as error:
+        raise ZeusGPUInitError(str(error)) from error
+    try:
         require_capabilities(client, control_gpu=True)
     except ZeusBaseError as error:
         warnings.warn(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 
 from zeus.device.soc.apple import AppleSilicon, ZeusAppleInitError, apple_silicon_is_available
@@ -24,6 +25,15 @@ __all__ = [
 
 _soc: SoC | None = None
 _lock = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """In the child of a fork: the thread that may hold the lock does not exist there."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 def get_soc() -> SoC:
