@@ -14,6 +14,7 @@ from zeus import _core
 from zeus.device._machine import machine
 from zeus.device.cpu.common import CPUs
 from zeus.device.gpu.common import GPUs
+from zeus.device.gpu.nvidia import NVIDIAGPU
 from zeus.monitor._measurement import Uncertain
 
 Estimates = Mapping[str, "_core.Estimate | Uncertain"]
@@ -137,7 +138,11 @@ class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
 
 
 class Objects:
-    """Counters behind `GPUs` and `CPUs` objects of Python code: other vendors', tests' own."""
+    """Counters behind `GPUs` and `CPUs` objects of Python code: other vendors', tests' own.
+
+    A GPU's counter that did not move is no number. Only where somebody replaced NVML's binding it
+    is the zero that upstream gives: his arithmetic is to be upstream's to the letter.
+    """
 
     def __init__(
         self, gpus: GPUs, gpu_indices: list[int], cpus: CPUs, cpu_indices: list[int]
@@ -145,6 +150,9 @@ class Objects:
         """Read the GPUs that have a counter, and the CPU packages."""
         self._gpus, self._cpus = gpus, cpus
         self._gpu_indices, self._cpu_indices = gpu_indices, cpu_indices
+        self.still_is_zero = {
+            f"gpu:{i}" for i in gpu_indices if isinstance(gpus.gpus[i], NVIDIAGPU)
+        }
 
     def read(self) -> dict[str, float]:
         """Each counter once, GPUs first, in millijoules."""
@@ -183,7 +191,7 @@ class ObjectsReading:
                 continue
             value = (end[name] - begin_mj) / 1e3
             if value == 0 and name.startswith("gpu:"):
-                value = float("nan")
+                value = 0.0 if name in self._objects.still_is_zero else float("nan")
                 joules.estimates[name] = Uncertain.missing(
                     "R1: the counter did not move: the window was shorter than its update period"
                 )
