@@ -118,3 +118,26 @@ build() {
       "${limiter[@]}" cmake --build --preset "$preset" "${targets[@]}"
   )
 }
+
+# python_package PYTHON: builds the source distribution, a wheel out of that, and prints the folder that
+# the wheel was unpacked to: what a user would have after `pip install`.
+python_package() {
+  local python=$1 dist=$root/build/dist site=$root/build/site sources
+  (
+    cd "$root"
+    rm -rf -- "$dist" "$site"
+    say "python: building the distributions" >&2
+    "$python" -m build --sdist --no-isolation --outdir "$dist" . >"$root/build/sdist.log" 2>&1 ||
+      die "the source distribution could not be built; see build/sdist.log"
+    # Unpacked where the compiler cache knows its files by the same relative names as ours.
+    sources=$root/build/sources
+    rm -rf -- "$sources"
+    mkdir -p "$sources"
+    tar xf "$dist"/*.tar.gz -C "$sources" --strip-components 1
+    CCACHE_BASEDIR=$sources "${limiter[@]}" "$python" -m pip wheel -q --no-build-isolation --no-deps \
+      -Cbuild-dir="$sources/build/release" -w "$dist" "$sources" >"$root/build/wheel.log" 2>&1 ||
+      die "the wheel could not be built; see build/wheel.log"
+    "$python" -m pip install -q --no-deps --target "$site" "$dist"/*.whl
+  ) >&2 || exit 1
+  printf '%s\n' "$site"
+}
