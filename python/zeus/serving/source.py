@@ -1,0 +1,311 @@
+"""Energy sources: recorded timelines, counters that are polled, and sampled power."""
+
+from __future__ import annotations
+
+import bisect
+import itertools
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from zeus.serving.engine import Clock, EnergySource
+
+if TYPE_CHECKING:
+    from typing import Protocol
+
+    class _Gpus(Protocol):
+        def get_total_energy_consumption(self, index: int) -> int: ...
+
+    class _Monitor(Protocol):
+        """What is used of a `zeus.monitor.ZeusMonitor`."""
+
+        gpu_indices: list[int]
+
+        @property
+        def gpus(self) -> _Gpus: ...
+
+    class _PowerMonitor(Protocol):
+        """What is used of a `zeus.monitor.PowerMonitor`."""
+
+        def get_power_timeline(
+            self,
+            power_domain: object,
+            gpu_index: int | None = None,
+            start_time: float | None = None,
+            end_time: float | None = None,
+        ) -> dict[int, list[tuple[float, float]]]: ...
+
+
+_CLOCKS: dict[Clock, Callable[[], float]] = {"monotonic": time.monotonic, "time": time.time}
+
+
+class Timeline:
+    """Energy from readings of a counter: (seconds, joules since some time), oldest first.
+
+    A counter publishes every `update_s`, T. A value that is first seen at t was published after the
+    one before was last seen, and not more than T ago: at the middle of that time, give or take half
+    of its length d. Between publications the energy is interpolated. At a fraction f between two
+    that lie T' apart, with power P between them and D the difference of power to the stretch before
+    or behind, whichever is greater,
+
+        u_edge^2 = (P d)^2 / 12 + (D T' f (1 - f))^2 / 3,
+
+    the first for the time of publication, the second for a power that changes from one level to the
+    other anywhere between the two (rectangles: JCGM 100:2008, 4.3.7). Steps of an engine that are
+    much shorter than T are taken to even out in it.
+
+    Args:
+        readings: To begin with.
+        update_s: The counter's update period; 0 for readings that are exact at their time, with
+            constant power between them.
+        clock: Whose seconds.
+        keep: Publications kept; the oldest go.
+    """
+
+    shared_edges = True
+
+    def __init__(
+        self,
+        readings: Iterable[tuple[float, float]] = (),
+        *,
+        update_s: float = 0.0,
+        clock: Clock = "monotonic",
+        keep: int = 1 << 16,
+    ) -> None:
+        self.clock = clock
+        self._update_s = update_s
+        self._lock = threading.Lock()
+        self._seen = -math.inf  # time and value of the latest reading
+        self._value = math.nan
+        self._times: list[float] = []
+        self._joules: list[float] = []
+        self._slack: list[float] = []
+        self._epochs: list[int] = []
+        self._epoch = 0
+        self._keep = keep
+        for at, joules in readings:
+            self.add(at, joules)
+
+    def add(self, at_s: float, joules: float) -> None:
+        """Adds the newest reading.
+
+        A counter that fell has begun anew: what lies across the fall cannot be told.
+
+        Raises:
+            ValueError: It is not newer than the last, or no number.
+        """
+        if not (math.isfinite(at_s) and math.isfinite(joules)):
+            raise ValueError(f"a reading of {joules} J at {at_s} s is no number")
+        with self._lock:
+            if at_s <= self._seen:
+                raise ValueError(f"a reading at {at_s} s is not newer than {self._seen} s")
+            before, last = self._seen, self._value
+            self._seen, self._value = at_s, joules
+            if self._update_s and joules == last:
+                return  # nothing was published
+            if joules < last:
+                self._epoch += 1
+            slack = min(at_s - before, self._update_s)
+            self._times.append(at_s - slack / 2)
+            self._joules.append(joules)
+            self._slack.append(slack)
+            self._epochs.append(self._epoch)
+            if len(self._times) > 2 * self._keep:
+                for column in (self._times, self._joules, self._slack, self._epochs):
+                    del column[: -self._keep]
+
+    def interrupt(self) -> None:
+        """Says that readings were lost: what lies across this moment cannot be told."""
+        with self._lock:
+            self._epoch += 1
+
+    def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
+        """See `EnergySource.energy`.
+
+        None where publications do not reach around the stretch, or were interrupted in it.
+        """
+        with self._lock:
+            if not self._times or not (self._times[0] <= begin_s <= end_s <= self._times[-1]):
+                return None
+            before = bisect.bisect_right(self._times, begin_s) - 1
+            after = bisect.bisect_left(self._times, end_s)
+            if self._epochs[before] != self._epochs[after]:
+                return None
+            first, first_var = self._at(begin_s)
+            last, last_var = self._at(end_s)
+        return last - first, math.sqrt(first_var + last_var)
+
+    def _at(self, at_s: float) -> tuple[float, float]:
+        """Value of the counter at a time, and its variance."""
+        n = len(self._times)
+        if n == 1:
+            return self._joules[0], 0.0
+        i = min(max(bisect.bisect_left(self._times, at_s), 1), n - 1)
+        length, power = self._times[i] - self._times[i - 1], self._power(i)
+        f = (at_s - self._times[i - 1]) / length
+        value = self._joules[i - 1] + power * (at_s - self._times[i - 1])
+        if not self._update_s:
+            return value, 0.0
+        near = [self._power(j) for j in (i - 1, i + 1) if self._joined(j)]
+        step = max((abs(power - other) for other in near), default=power)
+        slack = max(self._slack[i - 1], self._slack[i])
+        timing = (max([power, *near]) * slack) ** 2 / 12
+        return value, timing + (step * length * f * (1 - f)) ** 2 / 3
+
+    def _joined(self, i: int) -> bool:
+        return 1 <= i < len(self._times) and self._epochs[i] == self._epochs[i - 1]
+
+    def _power(self, i: int) -> float:
+        """Mean power before the i-th publication."""
+        return (self._joules[i] - self._joules[i - 1]) / (self._times[i] - self._times[i - 1])
+
+
+class Counter(Timeline):
+    """A counter that a thread reads every `period_s`, until `stop`.
+
+    A reading that fails leaves a gap: stretches that reach into it are not told.
+
+    Args:
+        read: Joules since some time. Raises what it likes where it cannot.
+        period_s: How often.
+        update_s: The counter's update period.
+        clock: Whose seconds.
+    """
+
+    def __init__(
+        self,
+        read: Callable[[], float],
+        *,
+        period_s: float = 0.05,
+        update_s: float = 0.1,
+        clock: Clock = "monotonic",
+    ) -> None:
+        super().__init__(update_s=update_s, clock=clock)
+        self._read = read
+        self._period_s = period_s
+        self._stop = threading.Event()
+        self.failures: deque[Exception] = deque(maxlen=8)
+        self.sample()
+        self._thread = threading.Thread(target=self._run, name="zeus-serving-counter", daemon=True)
+        self._thread.start()
+
+    def sample(self) -> None:
+        """Reads once, now."""
+        before = _CLOCKS[self.clock]()
+        try:
+            joules = self._read()
+        except Exception as error:  # of any vendor: kept, and told by the gap that it leaves
+            self.failures.append(error)
+            self.interrupt()
+            return
+        at = (before + _CLOCKS[self.clock]()) / 2
+        if at > self._seen:  # a clock that stands still, or was set back, gives no reading
+            self.add(at, joules)
+
+    def stop(self) -> None:
+        """Ends the thread."""
+        self._stop.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self._period_s):
+            self.sample()
+
+
+def gpu_counters(
+    monitor: _Monitor,
+    *,
+    period_s: float = 0.05,
+    update_s: float = 0.1,
+    clock: Clock = "monotonic",
+) -> dict[str, Counter]:
+    """A polled counter for every GPU that a `ZeusMonitor` measures, by name.
+
+    Stop each of them when done.
+    """
+
+    def reader(index: int) -> Callable[[], float]:
+        return lambda: monitor.gpus.get_total_energy_consumption(index) / 1000.0
+
+    return {
+        f"gpu{i}": Counter(reader(i), period_s=period_s, update_s=update_s, clock=clock)
+        for i in monitor.gpu_indices
+    }
+
+
+class SampledPower:
+    """The power that a `PowerMonitor` sampled of one GPU, integrated. Its clock is `time.time()`.
+
+    Each value holds from its sample to the next one: a monitor stores changes only. Each change
+    came at some instant of an update period, so
+
+        u^2 = sum (v_(k+1) - v_k)^2 T^2 / 12        (rectangular: JCGM 100:2008, 4.3.7)
+
+    A GPU that was lost shows no further change, and looks like one of constant power: where that
+    matters take its counter.
+
+    Args:
+        monitor: With `get_power_timeline`.
+        gpu_index: Which of its GPUs.
+        power_domain: A `PowerDomain` that it samples.
+        update_s: The sensor's update period and the monitor's together.
+    """
+
+    clock: Clock = "time"
+    shared_edges = False
+
+    def __init__(
+        self, monitor: _PowerMonitor, gpu_index: int, power_domain: object, *, update_s: float = 0.1
+    ) -> None:
+        self._monitor = monitor
+        self._index = gpu_index
+        self._domain = power_domain
+        self._update_s = update_s
+
+    def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
+        """See `EnergySource.energy`. None where no sample lies at or before the begin."""
+        samples = self._samples(begin_s - 10, end_s)
+        first = bisect.bisect_right([at for at, _ in samples], begin_s) - 1
+        if first < 0:  # power that is constant has one sample, perhaps long ago
+            samples = self._samples(None, end_s)
+            first = bisect.bisect_right([at for at, _ in samples], begin_s) - 1
+        if first < 0:
+            return None
+        inside = samples[first:]
+        times = [begin_s, *(at for at, _ in inside[1:]), end_s]
+        powers = [watts for _, watts in inside]
+        energy = math.fsum(
+            watts * (after - before)
+            for watts, before, after in zip(powers, times[:-1], times[1:], strict=True)
+        )
+        steps = math.fsum((b - a) ** 2 for a, b in itertools.pairwise(powers))
+        return energy, math.sqrt(steps / 12) * self._update_s
+
+    def _samples(self, begin_s: float | None, end_s: float) -> list[tuple[float, float]]:
+        timelines = self._monitor.get_power_timeline(
+            self._domain, gpu_index=self._index, start_time=begin_s, end_time=end_s
+        )
+        return timelines.get(self._index, [])
+
+
+class _OnClock:
+    def __init__(self, source: EnergySource, clock: Clock) -> None:
+        self.clock = clock
+        self.shared_edges = source.shared_edges
+        self._source = source
+
+    def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
+        offset = _CLOCKS[self._source.clock]() - _CLOCKS[self.clock]()
+        return self._source.energy(begin_s + offset, end_s + offset)
+
+
+def on_clock(source: EnergySource, clock: Clock) -> EnergySource:
+    """The same source by another clock of this machine.
+
+    The offset is taken whenever energy is asked for. A step of `time.time()` between then and the
+    stretch (an administrator, NTP at boot) shifts the stretch by as much.
+    """
+    return source if source.clock == clock else _OnClock(source, clock)
