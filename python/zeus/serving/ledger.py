@@ -10,20 +10,10 @@ from typing import Literal
 
 from zeus.serving.account import Account, Totals
 from zeus.serving.block import Open, Party, Step, parties_of
+from zeus.serving.divide import Terms, divide
 from zeus.serving.engine import Clock, EnergySource, StepEvent
 from zeus.serving.meter import Block, Meter
-from zeus.serving.rule import (
-    BUSY,
-    GAP,
-    Coefficients,
-    Fit,
-    Vector,
-    apportion,
-    gradient,
-    share_range,
-    token_weights,
-    total_of,
-)
+from zeus.serving.rule import Coefficients, Fit, total_of
 
 
 class Ledger:
@@ -109,11 +99,11 @@ class Ledger:
         self._rule = rule
         self._coefficients = rule if isinstance(rule, Coefficients) else None
         self._static = idle == "static"
-        self._idle_power_w = idle_power_w
+        self._terms = Terms(idle_power_w, u_weights)
         if idle_power_w is not None and rule == "fitted":
             watts, u = idle_power_w
             self._fit.add((1.0, 0.0, 0.0, 0.0, 0.0), watts, max(u, 1e-6))
-        self._u_gain, self._u_weights = u_gain, u_weights
+        self._u_gain = u_gain
         self._block_s, self._settle_s = block_s, settle_s
         self._abandon_s, self._auto = abandon_s, auto_settle
         self._on_account = on_account
@@ -126,7 +116,7 @@ class Ledger:
         self._seen = -math.inf  # the latest time that an event told
         self._steps: list[Step] = []
         self._current: dict[Hashable, Open] = {}
-        self._open: set[Open] = set()
+        self._open: dict[Open, None] = {}  # in the order of their first steps
         self._gap, self._empty = Open("gap"), Open("empty")
         self._before: set[Open] = set()  # who had a share in the last block
         self._fitted_at = 0
@@ -272,7 +262,7 @@ class Ledger:
         account = self._current.get(request_id)
         if account is None:
             account = self._current[request_id] = Open(request_id)
-            self._open.add(account)
+            self._open[account] = None
         return account
 
     def _advance(self, until_s: float) -> None:
@@ -324,10 +314,12 @@ class Ledger:
     def _divide_held(self) -> None:
         """Divides all blocks that have been measured."""
         for parties, reading, length in self._held:
+            shares: dict[Open, float] = {}
             if parties and reading.measured:
-                self._divide(parties, reading, length)
-            else:
-                self._carry(reading, {})
+                shares, idle_nj = divide(parties, reading, length, self._coefficients, self._terms)
+                for name, idle in idle_nj.items():
+                    self._meter.idle_nj[name] += idle
+            self._carry(reading, shares)
             if reading.missing:
                 for party in parties:
                     party.account.flags.add("missing")
@@ -335,78 +327,6 @@ class Ledger:
         self._held.clear()
         self._divided = self._settled
         self._hand_out()
-
-    def _divide(self, parties: list[Party], reading: Block, length: float) -> None:
-        """Divides a block's energy and keeps the uncertainty of that."""
-        vectors = [party.vector for party in parties]
-        total = total_of(vectors)
-        energy = reading.energy_j
-        gap_share = self._gap_share(total, energy, length)
-        coefficients = self._coefficients
-        cost = coefficients.cost(total) if coefficients else 0.0
-        if coefficients and cost > 0:
-            weights = [coefficients.cost(v) for v in vectors]
-            rule = "fitted" if coefficients.blocks else "given"
-        else:
-            weights, coefficients, rule = token_weights(vectors, gap_share), None, "tokens"
-            if not sum(weights) > 0:  # a block full of idle power, or steps that computed nothing
-                weights = [v[GAP] + v[BUSY] or 1.0 for v in vectors]
-        for name, whole in reading.whole_nj.items():
-            for party, part in zip(parties, apportion(whole, weights), strict=True):
-                account = party.account
-                account.measured = True
-                if party.kind == "prefill":
-                    account.prefill_nj += part
-                else:
-                    account.decode_nj += part
-                if party.kind in ("gap", "empty"):
-                    self._meter.idle_nj[name] += part
-        shares, features = _by_account(parties, weights)
-        self._carry(reading, shares)
-        concentration = sum(s * s for s in shares.values())
-        spread = self._spread(coefficients, reading, concentration)
-        for account, share in shares.items():
-            account.rules.add(rule)
-            low, high = self._range(account, features[account], total, share, gap_share)
-            bound = energy * max(share - low, high - share, 0.0) / math.sqrt(3)
-            others = max(0.0, (1 - share) ** 2 + concentration - share * share)
-            account.other += energy * share * self._u_weights * math.sqrt(others)
-            if coefficients is None:
-                account.other += bound
-                continue
-            g = gradient(features[account], share, total, cost, energy)
-            a, b, c, d, e = (x + y for x, y in zip(account.slope, g, strict=True))
-            account.slope = (a, b, c, d, e)
-            account.fit_range += bound
-            account.fit += energy * share * spread * math.sqrt(others)
-
-    def _gap_share(self, total: Vector, energy: float, length: float) -> float:
-        """The gaps' share where no fit tells it: known idle power, else that of time."""
-        if self._idle_power_w and energy > 0:
-            return min(1.0, self._idle_power_w[0] * total[GAP] / energy)
-        return min(1.0, total[GAP] / length)
-
-    def _range(
-        self, account: Open, vector: Vector, total: Vector, share: float, gap_share: float
-    ) -> tuple[float, float]:
-        if account is self._gap:
-            if self._idle_power_w and share > 0:
-                u = self._idle_power_w[1] / max(self._idle_power_w[0], 1e-9) * math.sqrt(3)
-                return share * (1 - u), share * (1 + u)
-            return 0.0, max(share, gap_share)  # no more than the mean power of the block
-        return share_range(vector, total, gap_share)
-
-    def _spread(
-        self, coefficients: Coefficients | None, reading: Block, concentration: float
-    ) -> float:
-        """Relative deviation of weights that explains how blocks scatter about the fit.
-
-        Weights that deviate by r each, independently, move a block by r sqrt(sum s^2).
-        """
-        if coefficients is None or coefficients.scatter <= 1 or concentration <= 0:
-            return 0.0
-        u = max(reading.u_j, 1e-3 * reading.energy_j)
-        return math.sqrt((coefficients.scatter - 1) / concentration) * u / reading.energy_j
 
     def _carry(self, reading: Block, shares: dict[Open, float]) -> None:
         """Adds the meter's variance of a block: independent, or by edges shared with the last.
@@ -432,7 +352,7 @@ class Ledger:
         self._fitted_at = self._fit.blocks
         found = self._fit.solve()
         if self._coefficients is not None:
-            for account in self._open | {self._gap, self._empty}:
+            for account in (*self._open, self._gap, self._empty):
                 account.fold(self._coefficients)
         self._coefficients = found
 
@@ -451,7 +371,7 @@ class Ledger:
                 continue
             if self._coefficients is not None:
                 account.fold(self._coefficients)
-            self._open.discard(account)
+            del self._open[account]
             self._before.discard(account)
             self._closed_nj += account.prefill_nj + account.decode_nj
             self._requests += 1
@@ -466,18 +386,3 @@ class Ledger:
         if self._on_account is not None:
             for account in self.accounts():
                 self._on_account(account)
-
-
-def _by_account(
-    parties: list[Party], weights: list[float]
-) -> tuple[dict[Open, float], dict[Open, Vector]]:
-    """Shares and features of accounts: the sums over their phases."""
-    whole = math.fsum(weights)
-    shares: dict[Open, float] = {}
-    features: dict[Open, Vector] = {}
-    for party, weight in zip(parties, weights, strict=True):
-        account = party.account
-        shares[account] = shares.get(account, 0.0) + weight / whole
-        old = features.get(account)
-        features[account] = total_of([old, party.vector]) if old else party.vector
-    return shares, features

@@ -217,7 +217,7 @@ def _step(
         (i.tokens * (i.phase == "prefill"), i.tokens * (i.phase == "decode"), i.context_tokens)
         for _, i in items
     ]
-    totals = [sum(column) for column in zip(*counts, strict=True)]
+    totals = [sum(count[k] for count in counts) for k in range(3)]
     length = costs.step_s + sum(s * n for s, n in zip(costs.token_s, totals, strict=True))
     end, energy = now + length, 0.0
     for (r, item), count in zip(items, counts, strict=True):
