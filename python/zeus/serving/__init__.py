@@ -9,6 +9,7 @@ coarsely, for any server that speaks the OpenAI protocol.
 from zeus.serving.account import Account, Totals, table
 from zeus.serving.engine import Clock, EnergySource, Phase, StepEvent, StepItem
 from zeus.serving.ledger import Ledger
+from zeus.serving.local import LocalCounter, local_counters, local_sources
 from zeus.serving.rule import Coefficients, apportion
 from zeus.serving.source import Counter, SampledPower, Timeline, gpu_counters, on_clock
 
@@ -19,6 +20,7 @@ __all__ = [
     "Counter",
     "EnergySource",
     "Ledger",
+    "LocalCounter",
     "Phase",
     "SampledPower",
     "StepEvent",
@@ -27,6 +29,8 @@ __all__ = [
     "Totals",
     "apportion",
     "gpu_counters",
+    "local_counters",
+    "local_sources",
     "on_clock",
     "table",
 ]
