@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
 import threading
+import weakref
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from typing import Literal
@@ -108,6 +110,7 @@ class Ledger:
         self._abandon_s, self._auto = abandon_s, auto_settle
         self._on_account = on_account
         self._lock = threading.Lock()
+        _ledgers.add(self)
         self._begin = begin_s
         self._settled = begin_s
         self._divided = begin_s  # behind `_settled` by the blocks held back
@@ -386,3 +389,14 @@ class Ledger:
         if self._on_account is not None:
             for account in self.accounts():
                 self._on_account(account)
+
+
+_ledgers: weakref.WeakSet[Ledger] = weakref.WeakSet()
+
+
+def _after_fork() -> None:
+    for ledger in list(_ledgers):
+        ledger._lock = threading.Lock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_after_fork)

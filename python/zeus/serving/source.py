@@ -5,8 +5,10 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import os
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
@@ -76,7 +78,7 @@ class Timeline:
         keep: int = 1 << 16,
     ) -> None:
         self.clock = clock
-        self._update_s = update_s
+        self.update_s = update_s
         self._lock = threading.Lock()
         self._seen = -math.inf  # time and value of the latest reading
         self._value = math.nan
@@ -104,11 +106,11 @@ class Timeline:
                 raise ValueError(f"a reading at {at_s} s is not newer than {self._seen} s")
             before, last = self._seen, self._value
             self._seen, self._value = at_s, joules
-            if self._update_s and joules == last:
+            if self.update_s and joules == last:
                 return  # nothing was published
             if joules < last:
                 self._epoch += 1
-            slack = min(at_s - before, self._update_s)
+            slack = min(at_s - before, self.update_s)
             self._times.append(at_s - slack / 2)
             self._joules.append(joules)
             self._slack.append(slack)
@@ -147,7 +149,7 @@ class Timeline:
         length, power = self._times[i] - self._times[i - 1], self._power(i)
         f = (at_s - self._times[i - 1]) / length
         value = self._joules[i - 1] + power * (at_s - self._times[i - 1])
-        if not self._update_s:
+        if not self.update_s:
             return value, 0.0
         near = [self._power(j) for j in (i - 1, i + 1) if self._joined(j)]
         step = max((abs(power - other) for other in near), default=power)
@@ -164,32 +166,42 @@ class Timeline:
 
 
 class Counter(Timeline):
-    """A counter that a thread reads every `period_s`, until `stop`.
+    """A counter that a thread reads every `period_s`, until `stop` or until nobody holds it.
 
-    A reading that fails leaves a gap: stretches that reach into it are not told.
+    A reading that fails leaves a gap: stretches that reach into it are not told. The child of a
+    fork has no such thread: its copy tells nothing, and it makes one of its own.
 
     Args:
         read: Joules since some time. Raises what it likes where it cannot.
         period_s: How often.
         update_s: The counter's update period.
         clock: Whose seconds.
+
+    Attributes:
+        failures: The latest errors of `read`.
     """
 
     def __init__(
         self,
         read: Callable[[], float],
         *,
-        period_s: float = 0.05,
+        period_s: float = 0.02,
         update_s: float = 0.1,
         clock: Clock = "monotonic",
     ) -> None:
         super().__init__(update_s=update_s, clock=clock)
         self._read = read
-        self._period_s = period_s
         self._stop = threading.Event()
         self.failures: deque[Exception] = deque(maxlen=8)
         self.sample()
-        self._thread = threading.Thread(target=self._run, name="zeus-serving-counter", daemon=True)
+        self._thread = threading.Thread(
+            target=_poll,
+            args=(weakref.ref(self), self._stop, period_s),
+            name="zeus-serving-counter",
+            daemon=True,
+        )
+        weakref.finalize(self, self._stop.set)
+        _polled.add(self)
         self._thread.start()
 
     def sample(self) -> None:
@@ -210,15 +222,36 @@ class Counter(Timeline):
         self._stop.set()
         self._thread.join()
 
-    def _run(self) -> None:
-        while not self._stop.wait(self._period_s):
-            self.sample()
+    def _forked(self) -> None:
+        self._lock = threading.Lock()  # the parent's thread may have held it
+        for column in (self._times, self._joules, self._slack, self._epochs):
+            column.clear()
+
+
+_polled: weakref.WeakSet[Counter] = weakref.WeakSet()
+
+
+def _poll(ref: weakref.ref[Counter], stop: threading.Event, period_s: float) -> None:
+    while not stop.wait(period_s):
+        counter = ref()
+        if counter is None:
+            return
+        counter.sample()
+        del counter
+
+
+def _after_fork() -> None:
+    for counter in list(_polled):
+        counter._forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
 
 
 def gpu_counters(
     monitor: _Monitor,
     *,
-    period_s: float = 0.05,
+    period_s: float = 0.02,
     update_s: float = 0.1,
     clock: Clock = "monotonic",
 ) -> dict[str, Counter]:
