@@ -5,6 +5,10 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import os
+import pathlib
+import signal
+import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -13,6 +17,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from zeus.serving.proxy import Limits, Overlap, Proxy, Upstream
+from zeus.serving.proxy.__main__ import main
 from zeus.serving.proxy.http import Malformed, parse_request, parse_response, request_body
 from zeus.serving.proxy.rewrite import Events, find_usage
 
@@ -39,6 +44,7 @@ CHUNKS = [
     b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":12,"completion_tokens":2}}\n\n',
     b"data: [DONE]\n\n",
 ]
+PACKAGE = str(pathlib.Path(__file__).resolve().parents[1])
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -584,3 +590,37 @@ def test_a_request_without_a_length_has_no_body() -> None:
 def test_an_upstream_that_is_no_address_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="no http"):
         Upstream(url)
+
+
+def test_the_program_measures_a_machine_and_ends_by_a_signal() -> None:
+    pytest.importorskip("zeus._core")
+
+    async def test() -> None:
+        server = await asyncio.start_server(answers_json, "127.0.0.1", 0)
+        upstream = server.sockets[0].getsockname()[1]
+        program = await asyncio.create_subprocess_exec(
+            sys.executable,
+            *("-m", "zeus.serving.proxy", "--listen", "127.0.0.1:0"),
+            *("--upstream", f"http://127.0.0.1:{upstream}"),
+            env={**os.environ, "ZEUS_HOST": "sim:constant", "PYTHONPATH": PACKAGE},
+            stdout=asyncio.subprocess.PIPE,
+        )
+        assert program.stdout is not None
+        said = (await program.stdout.readline()).decode()
+        assert said.endswith("measuring gpu0\n"), said
+        _, body = await ask(int(said.split(",")[0].rsplit(":", 1)[1]), post(b"{}"))
+        energy = json.loads(body)["usage"]["energy"]
+        # 100 W for some 50 ms, by a counter that publishes every 100 ms: u = P T / sqrt(6).
+        assert energy["u_j"] == pytest.approx(100 * 0.1 / 6**0.5, rel=0.6)
+        program.send_signal(signal.SIGTERM)
+        assert await program.wait() == 0
+        server.close()
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--upstream", "nowhere"], ["--upstream", "http://x", "--listen", "8080"]]
+)
+def test_the_program_says_what_it_cannot_do(arguments: list[str]) -> None:
+    assert main(arguments) == 2

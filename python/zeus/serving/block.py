@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from zeus.serving.account import Account
-from zeus.serving.engine import Phase, StepEvent, StepItem
-from zeus.serving.rule import BUSY, GAP, ZERO, Coefficients, Vector, quadratic_form
+from zeus.serving.engine import Phase, StepItem
+from zeus.serving.rule import ZERO, Coefficients, Vector, quadratic_form
 
 
 @dataclass(eq=False, slots=True)
@@ -27,7 +27,6 @@ class Open:
     end_s: float = -math.inf
     finish_s: float | None = None
     reason: str = "open"
-    pending: int = 0  # steps told, but not settled
     measured: bool = False
     rules: set[str] = field(default_factory=set)
     flags: set[str] = field(default_factory=set)
@@ -40,16 +39,18 @@ class Open:
     other: float = 0.0
     slope: Vector = ZERO
 
-    def note(self, item: StepItem, event: StepEvent) -> None:
+    def note(self, item: StepItem) -> None:
         """Counts the tokens of an item."""
+        received = item.output_tokens
         if item.phase == "prefill":
             self.prefill_tokens += item.tokens
+            self.cached_tokens += item.cached_tokens
         else:
             self.decode_tokens += item.tokens
-        self.cached_tokens += item.cached_tokens
-        self.tokens += item.received
-        self.begin_s = min(self.begin_s, event.begin_s)
-        self.end_s = max(self.end_s, event.end_s)
+            if received is None:
+                received = item.tokens
+        if received:
+            self.tokens += received
 
     def fold(self, coefficients: Coefficients) -> None:
         """Makes the gradient to these coefficients an uncertainty: they are about to change."""
@@ -121,27 +122,33 @@ def parties_of(
         empty: The account of steps without a request.
         static: Whether the gaps' feature is all time, for idle power counted apart.
     """
-    features: dict[tuple[Open, Kind], list[float]] = {}
+    features: dict[Kind, dict[Open, list[float]]] = {"prefill": {}, "decode": {}}
     seconds, busy = _seconds(steps, begin_s, end_s)
+    without_request = 0.0
     for step, time in zip(steps, seconds, strict=True):
         if not step.items:
-            features.setdefault((empty, "empty"), [0.0] * 5)[BUSY] += time
+            without_request += time
             continue
         length = step.end_s - step.begin_s
         inside = min(step.end_s, end_s) - max(step.begin_s, begin_s)
         part = inside / length if length > 0 else 1.0
+        seat = time / len(step.items)
         for account, item in step.items:
-            v = features.setdefault((account, item.phase), [0.0] * 5)
-            v[BUSY] += time / len(step.items)
-            v[2 if item.phase == "prefill" else 3] += part * item.tokens
-            v[4] += part * item.context_tokens
+            of_phase = features[item.phase]
+            v = of_phase.get(account)
+            if v is None:
+                v = of_phase[account] = [0.0, 0.0, 0.0]
+            v[0] += seat
+            v[1] += part * item.tokens
+            v[2] += part * item.context_tokens
+    out = [Party(a, "prefill", (0.0, s, n, 0.0, c)) for a, (s, n, c) in features["prefill"].items()]
+    out += [Party(a, "decode", (0.0, s, 0.0, n, c)) for a, (s, n, c) in features["decode"].items()]
     idle = end_s - begin_s if static else max(0.0, end_s - begin_s - busy)
     if idle > 1e-9:  # what rounding of times leaves is no gap
-        features.setdefault((gap, "gap"), [0.0] * 5)[GAP] = idle
-    return [
-        Party(account, kind, (a, b, c, d, e))
-        for (account, kind), (a, b, c, d, e) in features.items()
-    ]
+        out.append(Party(gap, "gap", (idle, 0.0, 0.0, 0.0, 0.0)))
+    if without_request or not out:
+        out.append(Party(empty, "empty", (0.0, without_request, 0.0, 0.0, 0.0)))
+    return out
 
 
 def _seconds(steps: Sequence[Step], begin_s: float, end_s: float) -> tuple[list[float], float]:

@@ -37,19 +37,14 @@ class StepItem:
     cached_tokens: int = 0
 
     def __post_init__(self) -> None:
-        counts = (self.tokens, self.context_tokens, self.output_tokens or 0, self.cached_tokens)
-        if self.phase not in ("prefill", "decode") or min(counts) < 0:
+        least = self.output_tokens or 0
+        if self.tokens < 0 or self.context_tokens < 0 or self.cached_tokens < 0 or least < 0:
+            raise ValueError(f"request {self.request_id!r} has a token count below zero: {self!r}")
+        if self.phase not in ("prefill", "decode"):
             raise ValueError(
-                f"request {self.request_id!r} has phase {self.phase!r} and token counts {counts}: "
-                "the phase must be 'prefill' or 'decode' and no count below zero"
+                f"request {self.request_id!r} has phase {self.phase!r}: it must be 'prefill' or "
+                "'decode'"
             )
-
-    @property
-    def received(self) -> int:
-        """Tokens that the request received."""
-        if self.output_tokens is not None:
-            return self.output_tokens
-        return self.tokens if self.phase == "decode" else 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,9 +134,9 @@ class Ledger:
         with self._lock:
             if self._settled is None:
                 self._begin = self._settled = self._divided = event.begin_s
-            items = [(self._account_of(item.request_id), item) for item in event.items]
+            items = [(self._account_of(item.request_id, event), item) for item in event.items]
             for account, item in items:
-                account.note(item, event)
+                account.note(item)
             begin = max(event.begin_s, self._settled)
             late = event.begin_s < self._settled
             if late:
@@ -144,8 +144,6 @@ class Ledger:
                 for account, _ in items:
                     account.flags.add("late")
             if event.end_s > begin or not late:
-                for account, _ in items:
-                    account.pending += 1
                 self._steps.append(Step(begin, event.end_s, items))
             self._seen = max(self._seen, event.end_s)
             if self._auto:
@@ -175,7 +173,8 @@ class Ledger:
                 )
             account.reason = reason
             account.finish_s = max(account.end_s, at_s if at_s is not None else -math.inf)
-            self._hand_out()
+            if self._divided is not None and account.finish_s <= self._divided:
+                self._hand_out()
         self._deliver()
 
     def cancel(self, request_id: Hashable, at_s: float | None = None) -> None:
@@ -261,11 +260,15 @@ class Ledger:
 
     # --- inside, with the lock held ---
 
-    def _account_of(self, request_id: Hashable) -> Open:
+    def _account_of(self, request_id: Hashable, event: StepEvent) -> Open:
         account = self._current.get(request_id)
         if account is None:
             account = self._current[request_id] = Open(request_id)
             self._open[account] = None
+        if event.begin_s < account.begin_s:
+            account.begin_s = event.begin_s
+        if event.end_s > account.end_s:
+            account.end_s = event.end_s
         return account
 
     def _advance(self, until_s: float) -> None:
@@ -303,10 +306,6 @@ class Ledger:
         reading = self._meter.read(begin, end)  # may raise: nothing has been changed so far
         parties = parties_of(inside, begin, end, self._gap, self._empty, self._static)
         self._settled = end
-        for step in inside:
-            if step.end_s <= end:
-                for account, _ in step.items:
-                    account.pending -= 1
         self._steps = [s for s in self._steps if s.end_s > end]
         self._held.append((parties, reading, end - begin))
         self._learn(parties, reading)
@@ -370,7 +369,7 @@ class Ledger:
         divided = self._divided if self._divided is not None else -math.inf
         for account in [a for a in self._open if a.finish_s is not None]:
             assert account.finish_s is not None
-            if account.finish_s > divided or account.pending:
+            if account.finish_s > divided:
                 continue
             if self._coefficients is not None:
                 account.fold(self._coefficients)
