@@ -74,7 +74,7 @@ class Overlap:
         self._readers = dict(readers)
         self._spots = {name: Spot(update_s) for name in readers}
         self._ledger: Ledger | None = None
-        self._period_s = period_s
+        self._period_s, self._update_s = period_s, update_s
         self._numbers = itertools.count()
         self._flights: dict[Flight, None] = {}
         self._coming: list[tuple[Flight, asyncio.Future[None]]] = []
@@ -95,8 +95,10 @@ class Overlap:
         return self._ledger.totals() if self._ledger else None
 
     async def start(self) -> None:
-        """Reads the counters for the first time and begins to follow them."""
-        self._last = await self._read(-math.inf)
+        """Begins to follow the counters, after some updates that tell the power."""
+        begin = await self._read(-math.inf)
+        await asyncio.sleep(min(3 * self._update_s, 3.0))
+        self._last = await self._read(begin)
         self._ledger = Ledger(
             self._spots,
             rule="tokens",
