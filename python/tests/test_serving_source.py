@@ -9,6 +9,7 @@ import random
 import statistics
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -156,33 +157,55 @@ def test_a_counter_that_fails_keeps_why() -> None:
     assert source.energy(0.0, 1.0) is None
 
 
-class Recorded:
-    """What a `PowerMonitor` answers, with one GPU of 100 W that steps to 300 W at 2 s."""
-
-    def get_power_timeline(
-        self,
-        power_domain: object,
-        gpu_index: int | None = None,
-        start_time: float | None = None,
-        end_time: float | None = None,
-    ) -> dict[int, list[tuple[float, float]]]:
-        low, high = start_time or -math.inf, end_time or math.inf
-        samples = [(0.0, 100.0), (2.0, 300.0), (3.0, 100.0)]
-        return {0: [(at, watts) for at, watts in samples if low <= at <= high]}
+STEP = """
+[[gpu]]
+model = "NVIDIA Square"
+power = { kind = "square", low = 100, high = 300, period = "400ms" }
+energy = { update = "20ms" }
+power_instant = { update = "5ms", kind = "instant" }
+"""
 
 
-def test_sampled_power_is_integrated_with_the_uncertainty_of_its_steps() -> None:
-    source = SampledPower(Recorded(), 0, "device_instant", update_s=0.1)
-    told = source.energy(1.0, 4.0)
+def test_the_sampled_power_of_a_monitor_is_a_source(simulated: Callable[[str], None]) -> None:
+    from zeus.monitor import PowerMonitor
+
+    simulated(STEP)
+    monitor = PowerMonitor(update_period=0.01)
+    source = SampledPower(monitor, 0)
+    time.sleep(0.1)
+    ledger = Ledger(on_clock(source, "monotonic"), rule="tokens", block_s=0.25)
+    begin = time.monotonic()
+    time.sleep(0.8)
+    end = time.monotonic()
+    time.sleep(0.2)
+    ledger.step(StepEvent(begin, end, [StepItem("a", "decode", 1)]))
+    totals = ledger.close()
+    monitor.stop()
+    (account,) = ledger.accounts()
+    # Two periods of the square are 200 W on average, wherever they begin.
+    assert abs(account.energy_j - 200 * (end - begin)) < 4 * account.u_j + 200 * (end - begin - 0.8)
+    assert account.u_j < 16
+    assert totals.energy_nj == account.energy_nj
+    assert source.energy(time.time() - 3600, time.time()) is None
+    with pytest.raises(ValueError, match="GPU 1 is not among"):
+        SampledPower(monitor, 1)
+
+
+def test_the_gpus_of_a_monitor_are_sources(simulated: Callable[[str], None]) -> None:
+    from zeus.monitor import ZeusMonitor
+
+    simulated(STEP)
+    sources = gpu_counters(ZeusMonitor(), update_s=0.02, period_s=0.005)
+    assert list(sources) == ["gpu0"]
+    time.sleep(0.1)
+    begin = time.monotonic()
+    time.sleep(0.8)
+    end = time.monotonic()
+    time.sleep(0.1)
+    sources["gpu0"].stop()
+    told = sources["gpu0"].energy(begin, end)
     assert told is not None
-    assert told[0] == pytest.approx(100 + 300 + 100)
-    assert told[1] == pytest.approx(math.sqrt(2 * 200**2 / 12) * 0.1)
-
-
-def test_constant_power_was_sampled_once_long_ago() -> None:
-    source = SampledPower(Recorded(), 0, "device_instant")
-    assert source.energy(1000.0, 1001.0) == (pytest.approx(100.0), 0.0)
-    assert source.energy(-1.0, 1.0) is None
+    assert abs(told[0] - 200 * (end - begin)) < 4 * told[1] + 200 * (end - begin - 0.8)
 
 
 def test_a_source_by_the_wall_clock_serves_a_monotonic_ledger() -> None:
@@ -217,9 +240,8 @@ def test_independent_errors_add_and_shared_edges_cancel() -> None:
         assert account.u_j == pytest.approx(expected)
 
 
-def test_the_counters_of_this_machine_are_sources(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("zeus._core")
-    monkeypatch.setenv("ZEUS_HOST", "sim:constant")  # one GPU of exactly 100 W
+def test_the_counters_of_this_machine_are_sources(simulated: Callable[[str], None]) -> None:
+    simulated("constant")  # one GPU of exactly 100 W
     sources = local_sources()
     assert list(sources) == ["gpu0"]
     time.sleep(0.35)
@@ -235,25 +257,9 @@ def test_the_counters_of_this_machine_are_sources(monkeypatch: pytest.MonkeyPatc
     assert u < 5.0
 
 
-def test_a_device_that_is_not_there_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("zeus._core")
-    monkeypatch.setenv("ZEUS_HOST", "sim:constant")
+def test_a_device_that_is_not_there_is_said(simulated: Callable[[str], None]) -> None:
+    simulated("constant")
     with pytest.raises(IndexError, match="no gpu 3: 1 can be seen"):
         local_counters([3])
     with pytest.raises(RuntimeError, match="no energy counter can be read here"):
         local_counters([])
-
-
-def test_the_gpus_of_a_monitor_are_sources() -> None:
-    class Gpus:
-        def get_total_energy_consumption(self, index: int) -> int:
-            return 1000 * index
-
-    class Monitor:
-        gpu_indices = [1, 3]  # noqa: RUF012 - as upstream's attribute is
-        gpus = Gpus()
-
-    sources = gpu_counters(Monitor())
-    for source in sources.values():
-        source.stop()
-    assert list(sources) == ["gpu1", "gpu3"]

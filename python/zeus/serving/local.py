@@ -31,8 +31,9 @@ def local_counters(
     """The counters of GPUs ("gpu0" ...) and of processors ("package0", "dram0" ...), by name.
 
     Args:
-        gpu_indices: Positions among the GPUs that a CUDA program would see; None: all, [] none.
-        cpu_indices: Sockets; None: all, [] none.
+        gpu_indices: Positions among the GPUs that a CUDA program would see; None: all that have a
+            counter; []: none.
+        cpu_indices: Sockets; None: all that can be read; []: none.
 
     Raises:
         IndexError: There is no such GPU or socket.
@@ -55,7 +56,7 @@ def local_counters(
         return lambda: counters.read(i)
 
     return {
-        name: LocalCounter(reader(i), float(device.sensor_info(sensor)["update_s"]))
+        name: LocalCounter(reader(i), _update_s(device, sensor))
         for i, (name, device, sensor) in enumerate(chosen)
     }
 
@@ -90,3 +91,9 @@ def _chosen(
             raise RuntimeError(f"{kind} {i} ({device.model}) has no energy counter: {why}")
         for sensor in there:
             yield f"{'gpu' if kind == 'gpu' else sensor}{i}", device, sensor
+
+
+def _update_s(device: _core.Device, sensor: str) -> float:
+    """The update period; where no profile tells it, 0.1 s, the longest that is usual."""
+    told = device.sensor_info(sensor)["update_s"]
+    return told if isinstance(told, float) and 0 < told < 60 else 0.1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bisect
-import itertools
 import math
 import os
 import threading
@@ -16,30 +15,8 @@ from typing import TYPE_CHECKING
 from zeus.serving.engine import Clock, EnergySource
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    class _Gpus(Protocol):
-        def get_total_energy_consumption(self, index: int) -> int: ...
-
-    class _Monitor(Protocol):
-        """What is used of a `zeus.monitor.ZeusMonitor`."""
-
-        gpu_indices: list[int]
-
-        @property
-        def gpus(self) -> _Gpus: ...
-
-    class _PowerMonitor(Protocol):
-        """What is used of a `zeus.monitor.PowerMonitor`."""
-
-        def get_power_timeline(
-            self,
-            power_domain: object,
-            gpu_index: int | None = None,
-            start_time: float | None = None,
-            end_time: float | None = None,
-        ) -> dict[int, list[tuple[float, float]]]: ...
-
+    from zeus.monitor.energy import ZeusMonitor
+    from zeus.monitor.power import PowerDomain, PowerMonitor
 
 _CLOCKS: dict[Clock, Callable[[], float]] = {"monotonic": time.monotonic, "time": time.time}
 
@@ -249,7 +226,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def gpu_counters(
-    monitor: _Monitor,
+    monitor: ZeusMonitor,
     *,
     period_s: float = 0.02,
     update_s: float = 0.1,
@@ -272,56 +249,33 @@ def gpu_counters(
 class SampledPower:
     """The power that a `PowerMonitor` sampled of one GPU, integrated. Its clock is `time.time()`.
 
-    Each value holds from its sample to the next one: a monitor stores changes only. Each change
-    came at some instant of an update period, so
-
-        u^2 = sum (v_(k+1) - v_k)^2 T^2 / 12        (rectangular: JCGM 100:2008, 4.3.7)
-
-    A GPU that was lost shows no further change, and looks like one of constant power: where that
-    matters take its counter.
+    The uncertainty is the monitor's. A stretch that samples do not stand for in full is not told.
 
     Args:
-        monitor: With `get_power_timeline`.
+        monitor: A running one.
         gpu_index: Which of its GPUs.
-        power_domain: A `PowerDomain` that it samples.
-        update_s: The sensor's update period and the monitor's together.
+        power_domain: Which power; None: the monitor's choice for energy.
     """
 
     clock: Clock = "time"
     shared_edges = False
 
     def __init__(
-        self, monitor: _PowerMonitor, gpu_index: int, power_domain: object, *, update_s: float = 0.1
+        self, monitor: PowerMonitor, gpu_index: int, power_domain: PowerDomain | str | None = None
     ) -> None:
-        self._monitor = monitor
-        self._index = gpu_index
-        self._domain = power_domain
-        self._update_s = update_s
+        if gpu_index not in monitor.gpu_indices:
+            raise ValueError(
+                f"GPU {gpu_index} is not among {monitor.gpu_indices}, which the monitor samples"
+            )
+        self._monitor, self._index, self._domain = monitor, gpu_index, power_domain
 
     def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
-        """See `EnergySource.energy`. None where no sample lies at or before the begin."""
-        samples = self._samples(begin_s - 10, end_s)
-        first = bisect.bisect_right([at for at, _ in samples], begin_s) - 1
-        if first < 0:  # power that is constant has one sample, perhaps long ago
-            samples = self._samples(None, end_s)
-            first = bisect.bisect_right([at for at, _ in samples], begin_s) - 1
-        if first < 0:
+        """See `EnergySource.energy`."""
+        integral = self._monitor.get_energy_integral(begin_s, end_s, self._domain)[self._index]
+        # The wall clock has a resolution, and is 1.7e9: a microsecond that is missing is none.
+        if not integral.covered_s >= integral.length_s - 1e-6:
             return None
-        inside = samples[first:]
-        times = [begin_s, *(at for at, _ in inside[1:]), end_s]
-        powers = [watts for _, watts in inside]
-        energy = math.fsum(
-            watts * (after - before)
-            for watts, before, after in zip(powers, times[:-1], times[1:], strict=True)
-        )
-        steps = math.fsum((b - a) ** 2 for a, b in itertools.pairwise(powers))
-        return energy, math.sqrt(steps / 12) * self._update_s
-
-    def _samples(self, begin_s: float | None, end_s: float) -> list[tuple[float, float]]:
-        timelines = self._monitor.get_power_timeline(
-            self._domain, gpu_index=self._index, start_time=begin_s, end_time=end_s
-        )
-        return timelines.get(self._index, [])
+        return integral.energy_j, integral.u_j
 
 
 class _OnClock:
