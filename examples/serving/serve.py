@@ -56,7 +56,7 @@ def main() -> int:
 
     sources = local_sources(gpu_indices=args.gpu)
     lag_s = max(source.update_s for source in sources.values())
-    ledger = Ledger(sources, begin_s=time.monotonic() + 2 * lag_s, settle_s=3 * lag_s)
+    ledger = Ledger(sources, begin_s=time.monotonic() + 2 * lag_s)
     time.sleep(3 * lag_s)  # until each counter has published twice
 
     serve(Engine(Model(), args.seats), ledger, arrivals(args.requests, args.rate))

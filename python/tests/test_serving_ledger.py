@@ -233,7 +233,28 @@ def test_a_request_that_nobody_measured_has_no_energy_not_zero() -> None:
     assert accounts["a"].to_dict()["energy_j"] is None
     assert accounts["a"].joules_per_token is None
     assert "unmeasured" in accounts["a"].flags
-    assert totals.unmeasured_s["device"] == 6.0
+    assert totals.unmeasured_s["device"] == 5.0
+
+
+def test_blocks_wait_for_a_source_that_lags() -> None:
+    source = Timeline([(-1.0, 0.0)])
+    ledger = Ledger(source, rule="tokens", begin_s=0.0, settle_s=0.0)
+    for k in range(8):
+        if k >= 3:  # three seconds behind
+            source.add(k - 3.0, 100.0 * (k - 2))
+        ledger.step(StepEvent(k, k + 1, [decode("a")]))
+    source.add(9.0, 1000.0)
+    accounts, totals = closed(ledger)
+    assert accounts["a"].energy_nj == 800_000_000_000
+    assert not totals.unmeasured_s
+
+
+def test_blocks_do_not_wait_for_ever_for_a_source_that_is_gone() -> None:
+    ledger = Ledger(Timeline(), rule="tokens", begin_s=0.0, settle_s=0.0, patience_s=5.0)
+    for k in range(100):
+        ledger.step(StepEvent(k, k + 1, [decode("a")]))
+    assert len(ledger._steps) <= 7
+    assert ledger.totals().unmeasured_s["device"] == pytest.approx(94, abs=1)
 
 
 def test_a_step_told_too_late_is_flagged_and_the_sums_hold() -> None:

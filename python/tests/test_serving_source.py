@@ -223,6 +223,8 @@ def test_independent_errors_add_and_shared_edges_cancel() -> None:
     class Source:
         clock = "monotonic"
 
+        reach_s = math.inf
+
         def __init__(self, shared: bool) -> None:
             self.shared_edges = shared
 

@@ -77,6 +77,7 @@ class EnergySource(Protocol):
         shared_edges: Whether the energies of adjacent stretches add up to that of both, so that an
             error at their common edge cancels, as with differences of a counter. False: the errors
             of stretches are independent, as with sampled power.
+        reach_s: Until when energies can be told by now; infinite where they always can.
     """
 
     @property
@@ -84,6 +85,9 @@ class EnergySource(Protocol):
 
     @property
     def shared_edges(self) -> bool: ...
+
+    @property
+    def reach_s(self) -> float: ...
 
     def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
         """Energy and its standard uncertainty (k = 1, the gain apart) over a stretch, in joules.

@@ -44,7 +44,9 @@ class Ledger:
         u_weights: Relative standard uncertainty of each request's weight, beside what the fit
             says: for requests that cost differently though their features are equal.
         block_s: Length of a block; at most twice as long where steps straddle its end.
-        settle_s: How long after its end a block is read: as long as the sources lag.
+        settle_s: How much later than others a step may be told.
+        patience_s: How long a block waits for sources that have not come so far; then the device
+            counts as not read.
         hold_blocks: How many blocks may wait to be divided for the first coefficients; beyond it
             the waiting ones are divided by plain tokens. Until then accounts come late.
         begin_s: Since when energy counts; by default since the first step begins.
@@ -70,6 +72,7 @@ class Ledger:
         u_weights: float = 0.0,
         block_s: float = 1.0,
         settle_s: float = 0.5,
+        patience_s: float = 10.0,
         hold_blocks: int = 30,
         begin_s: float | None = None,
         on_account: Callable[[Account], object] | None = None,
@@ -86,15 +89,10 @@ class Ledger:
                 "idle='static' needs the idle power: measure the devices while nothing runs and "
                 "pass idle_power_w=(watts, uncertainty)"
             )
-        if (
-            block_s <= 0
-            or settle_s < 0
-            or keep < 1
-            or hold_blocks < 0
-            or min(u_gain, u_weights) < 0
-        ):
+        if min(block_s, keep) <= 0 or min(settle_s, patience_s, hold_blocks, u_gain, u_weights) < 0:
             raise ValueError(
-                "block_s and keep must be above zero; settle_s, hold_blocks, u_* not below"
+                "block_s and keep must be above zero; settle_s, patience_s, hold_blocks, u_gain "
+                "and u_weights not below"
             )
         self._meter = Meter(sources if isinstance(sources, Mapping) else {"device": sources}, clock)
         self._fit = Fit()
@@ -106,7 +104,7 @@ class Ledger:
             watts, u = idle_power_w
             self._fit.add((1.0, 0.0, 0.0, 0.0, 0.0), watts, max(u, 1e-6))
         self._u_gain = u_gain
-        self._block_s, self._settle_s = block_s, settle_s
+        self._block_s, self._settle_s, self._patience_s = block_s, settle_s, patience_s
         self._abandon_s, self._auto = abandon_s, auto_settle
         self._on_account = on_account
         self._lock = threading.Lock()
@@ -147,7 +145,8 @@ class Ledger:
                 self._steps.append(Step(begin, event.end_s, items))
             self._seen = max(self._seen, event.end_s)
             if self._auto:
-                self._advance(self._seen - self._settle_s)
+                until = self._seen - self._settle_s
+                self._advance(min(until, max(self._meter.reach_s(), until - self._patience_s)))
         self._deliver()
 
     def finish(

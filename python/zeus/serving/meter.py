@@ -70,6 +70,10 @@ class Meter:
         self.unmeasured_s: dict[str, float] = {}
         self.edge = 0.0  # variance of the latest edge, of all devices with shared edges
 
+    def reach_s(self) -> float:
+        """Until when all devices can be told."""
+        return min(source.reach_s for source in self._sources.values())
+
     def read(self, begin_s: float, end_s: float) -> Block:
         """Asks every device. Where a source raises, nothing has changed."""
         block = Block()

@@ -101,6 +101,12 @@ class Timeline:
         with self._lock:
             self._epoch += 1
 
+    @property
+    def reach_s(self) -> float:
+        """The latest publication."""
+        with self._lock:
+            return self._times[-1] if self._times else -math.inf
+
     def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
         """See `EnergySource.energy`.
 
@@ -259,6 +265,7 @@ class SampledPower:
 
     clock: Clock = "time"
     shared_edges = False
+    reach_s = math.inf  # the latest sample stands until the next
 
     def __init__(
         self, monitor: PowerMonitor, gpu_index: int, power_domain: PowerDomain | str | None = None
@@ -284,9 +291,16 @@ class _OnClock:
         self.shared_edges = source.shared_edges
         self._source = source
 
+    @property
+    def reach_s(self) -> float:
+        return self._source.reach_s - self._offset_s()
+
     def energy(self, begin_s: float, end_s: float) -> tuple[float, float] | None:
-        offset = _CLOCKS[self._source.clock]() - _CLOCKS[self.clock]()
+        offset = self._offset_s()
         return self._source.energy(begin_s + offset, end_s + offset)
+
+    def _offset_s(self) -> float:
+        return _CLOCKS[self._source.clock]() - _CLOCKS[self.clock]()
 
 
 def on_clock(source: EnergySource, clock: Clock) -> EnergySource:

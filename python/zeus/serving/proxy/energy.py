@@ -90,6 +90,12 @@ class Overlap:
         """How many requests are on their way."""
         return len(self._flights)
 
+    def problems(self) -> dict[str, str]:
+        """Why devices cannot be read, by name."""
+        if self._task is None or self._task.done():
+            return dict.fromkeys(self._readers, "the counters are not followed")
+        return dict(self.errors)
+
     def totals(self) -> Totals | None:
         """All energy so far; None before the start."""
         return self._ledger.totals() if self._ledger else None

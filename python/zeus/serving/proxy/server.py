@@ -19,7 +19,7 @@ from zeus.serving.proxy.rewrite import Events, Usage, find_usage
 
 log = logging.getLogger(__name__)
 ACCOUNTED = ("/v1/chat/completions", "/v1/completions")
-_GONE = (ConnectionError, http.Ended, ssl.SSLError)
+_GONE = (OSError, http.Ended)
 _LATE = (TimeoutError, asyncio.TimeoutError)
 
 
@@ -186,7 +186,7 @@ class Proxy:
         if path == "/metrics":
             text, kind, status = self._metrics.render(self._overlap), CONTENT_TYPE, 200
         else:
-            errors = self._overlap.errors
+            errors = self._overlap.problems()
             kind, status = "application/json", 503 if errors else 200
             text = json.dumps({"status": "unmeasured" if errors else "ok", "devices": errors})
         data = text.encode()
