@@ -80,6 +80,26 @@ def test_the_uncertainty_of_coefficients_reaches_the_account() -> None:
     assert accounts["b"].u_rule_j == pytest.approx(2.5)
 
 
+def test_the_uncertainty_of_coefficients_is_never_more_than_the_range_of_shares() -> None:
+    # Coefficients known to nothing: the share of 1/2 lies between 0 and 1, a rectangle.
+    rows = [[0.0] * 5 for _ in range(5)]
+    rows[2][2] = 1e6
+    rule = Coefficients((0.0, 0.0, 1.0, 1.0, 0.0), tuple(map(tuple, rows)))  # type: ignore[arg-type]
+    ledger = Ledger(constant(100.0), rule=rule, begin_s=0.0)
+    ledger.step(StepEvent(0.0, 1.0, [prefill("a", 10), decode("b", 10)]))
+    accounts, _ = closed(ledger)
+    assert accounts["a"].u_rule_j == pytest.approx(50 / 3**0.5)
+
+
+def test_what_rounding_leaves_is_carried_to_the_next_block() -> None:
+    ledger = tokens_ledger(1.4e-9)  # 1.4 nJ in each of a thousand blocks
+    ledger.step(StepEvent(0.0, 1000.0, [decode("a")]))
+    for k in range(1, 1001):
+        ledger.settle(k)
+    accounts, _ = closed(ledger)
+    assert accounts["a"].energy_nj == 1400
+
+
 def test_plain_tokens_say_how_wrong_they_may_be() -> None:
     # Seats share equally, tokens 3 : 1. Truth lies between 1/2 and 3/4 of the energy.
     ledger = tokens_ledger(100.0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import math
 import os
 import pathlib
 import signal
@@ -218,6 +219,9 @@ def test_a_connection_serves_several_requests() -> None:
             for _ in range(3):
                 writer.write(post(body))
                 assert b'"energy"' in (await read_answer(reader))[1]
+            writer.write(post(body) + post(body))  # the second before the first is answered
+            for _ in range(2):
+                assert b'"energy"' in (await read_answer(reader))[1]
             chunked = post(b"", more="")[:-2].replace(b"Content-Length: 0", b"X: y")
             writer.write(
                 chunked
@@ -427,6 +431,49 @@ def test_concurrent_requests_idle_and_open_add_up_to_the_devices() -> None:
             assert value(page, 'request_energy_joules_total{model="tiny"}') == pytest.approx(told)
             assert value(page, 'tokens_total{model="tiny",kind="prompt"}') == 240
             assert value(page, 'device_energy_joules_total{device="gpu1"}') > 0
+
+    run(test)
+
+
+def test_requests_share_by_the_tokens_that_were_seen() -> None:
+    # 120 J, of 30 and 10 tokens seen and one of which none was: as if it were 20, their mean.
+    async def test() -> None:
+        joules = 0.0
+        overlap = Overlap({"gpu0": lambda: joules}, update_s=0.001, period_s=60.0)
+        await overlap.start()
+        flights = [await overlap.begin() for _ in range(3)]
+        flights[0].seen, flights[1].seen = 30, 10
+        joules = 120.0
+        accounts = await asyncio.gather(*map(overlap.end, flights))
+        energies = [account.energy_nj for account in accounts if account is not None]
+        assert energies == [60_000_000_000, 20_000_000_000, 40_000_000_000]
+        # Weights known to a factor of two: s u sqrt((1 - s)^2 + sum of the others' s^2).
+        assert accounts[0] is not None
+        expected = 120 * 0.5 * math.log(2) * (0.5**2 + (1 / 6) ** 2 + (1 / 3) ** 2) ** 0.5
+        assert accounts[0].u_rule_j >= expected
+        await overlap.stop()
+
+    run(test)
+
+
+def test_a_request_that_is_given_up_before_it_began_leaves_nothing_behind() -> None:
+    async def test() -> None:
+        overlap = Overlap({"gpu0": counter()}, update_s=0.001, period_s=0.01)
+        await overlap.start()
+        for wait_s in (0.0, 0.001, 0.002, 0.005) * 10:
+            task = asyncio.ensure_future(overlap.begin())
+            await asyncio.sleep(wait_s)
+            if task.cancel():
+                await asyncio.gather(task, return_exceptions=True)
+            else:
+                overlap.end(task.result()).cancel()
+        while overlap.in_flight:
+            await asyncio.sleep(0.01)
+        totals = overlap.totals()
+        assert totals is not None
+        assert totals.open_nj == 0
+        assert totals.closed_nj == overlap.stray_nj
+        await overlap.stop()
 
     run(test)
 
