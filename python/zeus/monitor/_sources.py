@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -26,7 +26,8 @@ class Joules:
     values: dict[str, float]
     estimates: dict[str, _core.Estimate | Uncertain] = field(default_factory=dict)
     seconds: float | None = None
-    record: _core.Record | None = None
+    sum: Callable[[list[str]], _core.Estimate | None] | None = None
+    """Adds up some of the values with their uncertainty; None where that cannot be told."""
 
 
 class Reading(Protocol):
@@ -98,12 +99,13 @@ class CoreReading:
         )
         if self._window is None:
             return joules
-        record = joules.record = self._window.end()
+        record = self._window.end()
         joules.seconds = record.seconds
         values = record.values()
         for name, place in self._core._places.items():
             joules.values[name] = values[place]
         joules.estimates = LazyEstimates(record, self._core._places, joules.estimates)
+        joules.sum = joules.estimates.total
         return joules
 
 
@@ -124,6 +126,12 @@ class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
     def __missing__(self, name: str) -> _core.Estimate:
         self[name] = estimate = self._record.estimate(self._places[name])
         return estimate
+
+    def total(self, names: list[str]) -> _core.Estimate | None:
+        """The sum of some of them; None where one of them is no value of the core."""
+        if not names or any(name not in self._places for name in names):
+            return None
+        return self._record.sum([self._places[name] for name in names])
 
     def get(self, name, default=None):  # type: ignore[no-untyped-def]
         """One of them, made now."""
