@@ -80,7 +80,7 @@ def measure(
     """
 
     def decorate(function: Callable[P, R]) -> Measured[P, R]:
-        title = name or getattr(function, "__qualname__", "")
+        title = name or str(getattr(function, "__qualname__", function))
         measurements: collections.deque[Measurement] = collections.deque(maxlen=keep)
 
         def window() -> Window:

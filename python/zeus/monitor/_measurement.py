@@ -141,6 +141,7 @@ class Measurement:
     power: ClassVar[Mapping[int, Sequence[PowerRun]]] = {}
     _estimates: ClassVar[Mapping[str, _core.Estimate | Uncertain]] = {}
     _sum: ClassVar[Any] = None
+    _record: ClassVar[_core.Record | None] = None
 
     def _keep(self, **known: Any) -> Measurement:
         """Take what is known beside the fields."""

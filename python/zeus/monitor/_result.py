@@ -32,6 +32,7 @@ class Result:
     dram_energy: dict[int, float]
     estimates: dict[str, _core.Estimate | Uncertain] = field(default_factory=dict)
     sum: Any = None
+    record: _core.Record | None = None
 
     def measurement(self, seconds: float, soc: SoCMeasurement | None) -> Measurement:
         """What users get."""
@@ -41,7 +42,7 @@ class Result:
             cpu_energy=self.cpu_energy or None,
             dram_energy=self.dram_energy or None,
             soc_energy=soc,
-        )._keep(_estimates=self.estimates, _sum=self.sum)
+        )._keep(_estimates=self.estimates, _sum=self.sum, _record=self.record)
 
 
 def put_together(
@@ -53,6 +54,7 @@ def put_together(
     """Sort what the sources say by device."""
     energies: dict[str, dict[int, float]] = {"gpu": {}, "cpu": {}, "dram": {}}
     estimates: dict[str, _core.Estimate | Uncertain] = {}
+    record = None
     for part in parts:
         for name, joules in part.values.items():
             kind, _, index = name.partition(":")
@@ -60,6 +62,7 @@ def put_together(
         # Those of the core come last, and are made when somebody asks for them.
         part.estimates.update(estimates)
         estimates = part.estimates
+        record = part.record or record
     if monitor.power_monitor is not None:
         polled = monitor.power_monitor.get_energy(begin_wall_s, end_wall_s) or {}
         for i in monitor.power_monitor.gpu_indices:
@@ -68,7 +71,7 @@ def put_together(
                 estimates[f"gpu:{i}"] = Uncertain.missing("no sample of its power stands for it")
     gpu_energy = {i: energies["gpu"].get(i, math.nan) for i in monitor.gpu_indices}
     only = parts[0].sum if len(parts) == 1 and monitor.power_monitor is None else None
-    return Result(gpu_energy, energies["cpu"], energies["dram"], estimates, only)
+    return Result(gpu_energy, energies["cpu"], energies["dram"], estimates, only, record)
 
 
 def complete(monitor: ZeusMonitor, result: Result, seconds: float, depth: int) -> None:
@@ -108,5 +111,5 @@ def _refusal(estimate: _core.Estimate | Uncertain | None) -> str:
 
 
 def _too_short(estimate: _core.Estimate | Uncertain | None, seconds: float) -> bool:
-    """Whether a window is shorter than two updates of the counter, which then tells little of it."""
+    """Whether a window is shorter than two updates of the counter, which tells little of it."""
     return isinstance(estimate, _core.Estimate) and seconds < 2 * estimate.update_s

@@ -26,6 +26,7 @@ class Joules:
     values: dict[str, float]
     estimates: dict[str, _core.Estimate | Uncertain] = field(default_factory=dict)
     seconds: float | None = None
+    record: _core.Record | None = None
     sum: Callable[[list[str]], _core.Estimate | None] | None = None
     """Adds up some of the values with their uncertainty; None where that cannot be told."""
 
@@ -99,7 +100,7 @@ class CoreReading:
         )
         if self._window is None:
             return joules
-        record = self._window.end()
+        record = joules.record = self._window.end()
         joules.seconds = record.seconds
         values = record.values()
         for name, place in self._core._places.items():

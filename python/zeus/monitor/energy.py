@@ -14,7 +14,6 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Literal
 
-from zeus import _core
 from zeus.device._machine import core_device, daemon
 from zeus.device.cpu import get_cpus
 from zeus.device.cpu.common import (
@@ -339,7 +338,10 @@ class ZeusMonitor:
             seconds = end_monotonic - state._monotonic
         result = put_together(self, state.time, end_time, parts)
         complete(self, result, seconds, depth)
-        span = Span(state._name, state._monotonic, end_monotonic, state.time)
+        begin, end = state._monotonic, end_monotonic
+        if result.record is not None:
+            begin, end = result.record.begin_s, result.record.end_s
+        span = Span(state._name, begin, end, state.time)
         measurement = result.measurement(seconds, state._soc)._keep(span=span)
         self._log(state.time, state._name, measurement)
         return measurement

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from zeus import _core
 from zeus.device._machine import core_device
@@ -336,20 +336,20 @@ class PowerMonitor:
             ValueError: The domain or the GPU is not sampled, or there are several.
             ImportError: NumPy is not installed.
         """
-        numpy = extra("numpy", "an array of power")
+        np = extra("numpy", "an array of power")
         domain = self._for_energy(power_domain)
         if gpu_index is None and len(self.gpu_indices) > 1:
             raise ValueError(f"name one of the GPUs that are sampled: {self.gpu_indices}")
         index = self.gpu_indices[0] if gpu_index is None else gpu_index
         if index not in self.gpu_indices:
             raise ValueError(f"GPU {index} is not sampled; these are: {self.gpu_indices}")
+        rows: Any
         if isinstance(self._levels, CoreLevels):
             rows = self._levels.rows((domain, index), 0.0, _clock.monotonic())
         else:
             runs = self._runs(index, 0.0, math.inf, domain)
             rows = [(run.first_s, run.last_s, run.power_w) for run in runs]
-        array: numpy.ndarray[Any, Any] = numpy.asarray(rows, dtype=float).reshape(-1, 3)
-        return array
+        return cast("numpy.ndarray[Any, Any]", np.asarray(rows, dtype=float).reshape(-1, 3))
 
     def to_frame(self) -> pandas.DataFrame:
         """All readings as a table: domain, gpu, first and last (UTC), power_w; one row a run.
