@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -72,9 +72,13 @@ class Core:
                 self.missing[name] = _why(device)
 
     @property
-    def names(self) -> Iterable[str]:
-        """What it tells of."""
-        return self._places
+    def sensors(self) -> dict[str, tuple[str, str]]:
+        """A device's id and the sensor that tells its energy, by name."""
+        domains = self._monitor.domains if self._monitor is not None else []
+        return {
+            name: (domains[place].device, domains[place].sensor)
+            for name, place in self._places.items()
+        }
 
     def begin(self, key: str) -> CoreReading:
         """Read the counters."""
@@ -166,6 +170,24 @@ class Objects:
             if both.dram_mj is not None:
                 millijoules[f"dram:{i}"] = both.dram_mj
         return millijoules
+
+    def readers(self) -> dict[str, Callable[[], int]]:
+        """What reads each counter alone, in millijoules."""
+
+        def gpu(index: int) -> Callable[[], int]:
+            return lambda: round(self._gpus.get_total_energy_consumption(index))
+
+        def cpu(index: int, part: str) -> Callable[[], int]:
+            return lambda: round(getattr(self._cpus.get_total_energy_consumption(index), part))
+
+        readers: dict[str, Callable[[], int]] = {}
+        for i in self._gpu_indices:
+            readers[f"gpu:{i}"] = gpu(i)
+        for i in self._cpu_indices:
+            readers[f"cpu:{i}"] = cpu(i, "cpu_mj")
+            if self._cpus.supports_get_dram_energy_consumption(i):
+                readers[f"dram:{i}"] = cpu(i, "dram_mj")
+        return readers
 
     def begin(self) -> ObjectsReading:
         """Read the counters."""
