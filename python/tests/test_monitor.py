@@ -58,7 +58,7 @@ def test_all_of_a_node_is_measured_and_added_up(simulated, truth):
     parts = [*measured.gpu_energy.values(), *measured.cpu_energy.values()]
     assert measured.energy == pytest.approx(sum(parts) + sum(measured.dram_energy.values()))
     assert measured.total_energy == pytest.approx(sum(measured.gpu_energy.values()))
-    record = measured._record
+    record = measured.span
     exact = truth(record.begin_s, record.end_s)
     for i, gpu in enumerate(monitor.gpus.gpus):
         known = measured.uncertainty[f"gpu:{i}"]

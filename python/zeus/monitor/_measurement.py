@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from zeus.monitor import _text
 
 if TYPE_CHECKING:
     from zeus import _core
@@ -57,10 +60,64 @@ class Uncertain:
         """No number, and why."""
         return cls(math.nan, flags=("missing",), refusal=reason)
 
+    def __str__(self) -> str:
+        """As "85.4 J ± 12.0 J (k = 2)"; where there is no number, why."""
+        return format(self)
+
+    def __format__(self, spec: str) -> str:
+        """Write it out: "" as `str()` does, "c" concisely, as "85.4(60) J" (k = 1).
+
+        Raises:
+            ValueError: There is no such format.
+        """
+        return _text.written(self.value_j, self.u_j, spec, self.refusal)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON's types only; what is not a finite number is None, and `why` says why."""
+        return {
+            "energy_j": _text.finite(self.value_j),
+            "u_j": _text.finite(self.u_j),
+            "u_cmp_j": _text.finite(self.u_cmp_j),
+            "bound_j": [_text.finite(limit) for limit in self.bound_j],
+            "flags": list(self.flags),
+            "method": self.method or None,
+            "quality": self.quality or None,
+            "why": self.refusal or (_text.UNKNOWN if math.isnan(self.u_j) else None),
+        }
+
+
+@dataclass(frozen=True)
+class Span:
+    """When a window was.
+
+    Attributes:
+        name: Its name.
+        begin_s: When it began, by `time.monotonic()`.
+        end_s: When it ended, by the same clock.
+        wall_s: When it began, in seconds of the wall clock.
+    """
+
+    name: str
+    begin_s: float
+    end_s: float
+    wall_s: float
+
+
+@dataclass(frozen=True)
+class PowerRun:
+    """Equal readings of power in a row: (first, last) by `time.monotonic()`, and watts."""
+
+    first_s: float
+    last_s: float
+    power_w: float
+
 
 @dataclass
 class Measurement:
     """The energy of one window.
+
+    `f"{m:u}"` writes the energy of everything as "85.4 J ± 12.0 J (k = 2)", `f"{m:c}"` as
+    "85.4(60) J".
 
     Attributes:
         time: Length of the window in seconds.
@@ -69,6 +126,8 @@ class Measurement:
         cpu_energy: Joules by CPU package; None where none is measured.
         dram_energy: Joules of the memory by CPU package; None where none is measured.
         soc_energy: Of a system on a chip, in millijoules; None where there is none.
+        span: The window's name and when it was; None of one that was made by hand.
+        power: The power of GPUs within it, where it was sampled, by index.
     """
 
     time: float
@@ -76,10 +135,29 @@ class Measurement:
     cpu_energy: dict[int, float] | None = None
     dram_energy: dict[int, float] | None = None
     soc_energy: SoCMeasurement | None = None
-    _estimates: Mapping[str, _core.Estimate | Uncertain] = field(
-        default_factory=dict, repr=False, compare=False
-    )
-    _record: _core.Record | None = field(default=None, repr=False, compare=False)
+
+    # Not fields: `dataclasses.asdict()` gives numbers, and nothing that cannot be copied.
+    span: ClassVar[Span | None] = None
+    power: ClassVar[Mapping[int, Sequence[PowerRun]]] = {}
+    _estimates: ClassVar[Mapping[str, _core.Estimate | Uncertain]] = {}
+    _sum: ClassVar[Any] = None
+    _record: ClassVar[_core.Record | None] = None
+
+    def _keep(self, **known: Any) -> Measurement:
+        """Take what is known beside the fields."""
+        self.__dict__.update(known)
+        return self
+
+    def __getstate__(self) -> dict[str, Any]:
+        """For other processes: what the core only keeps a record of is made now."""
+        state = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+        power = {i: list(runs) for i, runs in self.power.items()}
+        return state | {
+            "uncertainty": self.uncertainty,
+            "total": self.total,
+            "span": self.span,
+            "power": power,
+        }
 
     @functools.cached_property
     def total_energy(self) -> float:
@@ -97,6 +175,30 @@ class Measurement:
             known.setdefault(name, Uncertain(joules))
         return known
 
+    @functools.cached_property
+    def total(self) -> Uncertain:
+        """`energy` with what is known about its error.
+
+        The core adds up what it reads (`zeus::estimate`: random parts in quadrature, gains
+        linearly). With others' counters all parts add linearly, which holds however they are
+        correlated (JCGM 100:2008, 5.2.2).
+        """
+        names = [name for name, _ in self._values()]
+        if self._sum is not None and (estimate := self._sum(names)) is not None:
+            return Uncertain.of(estimate)
+        parts = [self.uncertainty[name] for name in names]
+        return Uncertain(
+            value_j=math.fsum(joules for _, joules in self._values()),
+            u_j=sum(part.u_j for part in parts),
+            u_cmp_j=sum(part.u_cmp_j for part in parts),
+            bound_j=(sum(p.bound_j[0] for p in parts), sum(p.bound_j[1] for p in parts)),
+            flags=tuple(dict.fromkeys(flag for part in parts for flag in part.flags)),
+            method="sum",
+            refusal="; ".join(
+                f"{n}: {self.uncertainty[n].refusal}" for n in names if self.uncertainty[n].refusal
+            ),
+        )
+
     @property
     def flags(self) -> dict[str, tuple[str, ...]]:
         """The flags of those values that have any."""
@@ -108,7 +210,35 @@ class Measurement:
 
         NaN where a part of it is; a system on a chip, whose domains overlap, is not in it.
         """
-        return math.fsum(joules for _, joules in self._values())
+        return self.total.value_j
+
+    def __format__(self, spec: str) -> str:
+        """Write the energy of everything: "u" with ±, "c" concisely, "" as `repr()`.
+
+        Raises:
+            ValueError: There is no such format.
+        """
+        return str(self) if not spec else format(self.total, "" if spec == "u" else spec)
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON's types only: seconds, joules, None for what has no number, and why.
+
+        `soc` is in millijoules, as the attribute.
+        """
+        begin = self.span and self.span.wall_s
+        return {
+            "name": self.span and self.span.name,
+            "begin_unix_s": begin,
+            "time_s": _text.finite(self.time),
+            "total": self.total.to_dict(),
+            "devices": {name: self.uncertainty[name].to_dict() for name, _ in self._values()},
+            "soc_mj": dataclasses.asdict(self.soc_energy) if self.soc_energy else None,
+        }
+
+    def _repr_html_(self) -> str:
+        from zeus.monitor._html import measurement
+
+        return measurement(self)
 
     def _values(self) -> list[tuple[str, float]]:
         parts = (("gpu", self.gpu_energy), ("cpu", self.cpu_energy), ("dram", self.dram_energy))

@@ -6,7 +6,7 @@ one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -28,6 +28,8 @@ class Joules:
     estimates: dict[str, _core.Estimate | Uncertain] = field(default_factory=dict)
     seconds: float | None = None
     record: _core.Record | None = None
+    sum: Callable[[list[str]], _core.Estimate | None] | None = None
+    """Adds up some of the values with their uncertainty; None where that cannot be told."""
 
 
 class Reading(Protocol):
@@ -71,9 +73,13 @@ class Core:
                 self.missing[name] = _why(device)
 
     @property
-    def names(self) -> Iterable[str]:
-        """What it tells of."""
-        return self._places
+    def sensors(self) -> dict[str, tuple[str, str]]:
+        """A device's id and the sensor that tells its energy, by name."""
+        domains = self._monitor.domains if self._monitor is not None else []
+        return {
+            name: (domains[place].device, domains[place].sensor)
+            for name, place in self._places.items()
+        }
 
     def begin(self, key: str) -> CoreReading:
         """Read the counters."""
@@ -105,6 +111,7 @@ class CoreReading:
         for name, place in self._core._places.items():
             joules.values[name] = values[place]
         joules.estimates = LazyEstimates(record, self._core._places, joules.estimates)
+        joules.sum = joules.estimates.total
         return joules
 
 
@@ -125,6 +132,12 @@ class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
     def __missing__(self, name: str) -> _core.Estimate:
         self[name] = estimate = self._record.estimate(self._places[name])
         return estimate
+
+    def total(self, names: list[str]) -> _core.Estimate | None:
+        """The sum of some of them; None where one of them is no value of the core."""
+        if not names or any(name not in self._places for name in names):
+            return None
+        return self._record.sum([self._places[name] for name in names])
 
     def get(self, name, default=None):  # type: ignore[no-untyped-def]
         """One of them, made now."""
@@ -165,6 +178,24 @@ class Objects:
             if both.dram_mj is not None:
                 millijoules[f"dram:{i}"] = both.dram_mj
         return millijoules
+
+    def readers(self) -> dict[str, Callable[[], int]]:
+        """What reads each counter alone, in millijoules."""
+
+        def gpu(index: int) -> Callable[[], int]:
+            return lambda: round(self._gpus.get_total_energy_consumption(index))
+
+        def cpu(index: int, part: str) -> Callable[[], int]:
+            return lambda: round(getattr(self._cpus.get_total_energy_consumption(index), part))
+
+        readers: dict[str, Callable[[], int]] = {}
+        for i in self._gpu_indices:
+            readers[f"gpu:{i}"] = gpu(i)
+        for i in self._cpu_indices:
+            readers[f"cpu:{i}"] = cpu(i, "cpu_mj")
+            if self._cpus.supports_get_dram_energy_consumption(i):
+                readers[f"dram:{i}"] = cpu(i, "dram_mj")
+        return readers
 
     def begin(self) -> ObjectsReading:
         """Read the counters."""

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import os
 import threading
 import time as _clock
 import warnings
 import weakref
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import time
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from zeus import _core
 from zeus.device._machine import core_device, daemon
 from zeus.device.cpu import get_cpus
 from zeus.device.cpu.common import (
@@ -30,23 +27,22 @@ from zeus.device.gpu import get_gpus
 from zeus.device.gpu.common import EmptyGPUs, GPUs, ZeusGPUInitError
 from zeus.device.soc import get_soc
 from zeus.device.soc.common import EmptySoC, SoC, SoCMeasurement, ZeusSoCInitError
-from zeus.monitor._measurement import Measurement, Uncertain
-from zeus.monitor._sources import Core, Joules, Objects, Reading
+from zeus.monitor._measurement import Measurement, Span, Uncertain
+from zeus.monitor._result import complete, put_together
+from zeus.monitor._sources import Core, Objects, Reading
+from zeus.monitor._window import Window
 from zeus.monitor.power import PowerMonitor
 from zeus.utils.framework import sync_execution as sync_execution_fn
 from zeus.utils.multiprocessing import warn_if_global_in_subprocess
 
-__all__ = ["Measurement", "MeasurementState", "Uncertain", "ZeusMonitor"]
+if TYPE_CHECKING:
+    from zeus.monitor.phases import Phases
+
+__all__ = ["Measurement", "MeasurementState", "Uncertain", "Window", "ZeusMonitor"]
 
 logger = logging.getLogger(__name__)
 
 _REAL_TIME = time
-_ZERO = (
-    "The energy consumption of one or more GPUs was measured as zero. This means that the time "
-    "duration of the measurement window was shorter than the GPU's energy counter update period. "
-    "Consider turning on the `approx_instant_energy` option in `ZeusMonitor`, which approximates "
-    "the energy consumption of a short time window as instant power draw x window duration."
-)
 
 
 @dataclass
@@ -65,9 +61,11 @@ class MeasurementState:
     gpu_energy: dict[int, float]
     cpu_energy: dict[int, float] | None = None
     dram_energy: dict[int, float] | None = None
+    _name: str = field(default="", repr=False, compare=False)
     _monotonic: float = field(default=0.0, repr=False, compare=False)
     _readings: list[Reading] = field(default_factory=list, repr=False, compare=False)
     _soc_key: str = field(default="", repr=False, compare=False)
+    _soc: SoCMeasurement | None = field(default=None, repr=False, compare=False)
 
 
 class ZeusMonitor:
@@ -227,22 +225,62 @@ class ZeusMonitor:
         with self._lock:
             if key in self.measurement_states and not restart:
                 raise ValueError(f"Measurement window '{key}' already exists")
-        self._sync(sync_execution)
-        state = MeasurementState(time(), {}, _monotonic=_clock.monotonic())
-        if self._objects is not None:
-            state._readings.append(self._objects.begin())
-        if self._core is not None:
-            state._readings.append(self._core.begin(key))
-        if self.soc_is_present:
-            state._soc_key = f"{id(self)}:{next(self._soc_keys)}:{key}"
-            self.soc.begin_window(state._soc_key)
-        self._show_counters(state)
+        state = self._begin(key, sync_execution)
         with self._lock:
             former = self.measurement_states.get(key)
             self.measurement_states[key] = state
         if former is not None:
             logger.info("Measurement window '%s' begins anew", key)
             self._drop(former)
+
+    def window(
+        self,
+        name: str = "window",
+        sync_execution: bool = True,
+        power_monitor: PowerMonitor | None = None,
+    ) -> Window:
+        """A window around a block: `with monitor.window("step") as w: ...`, then `w.energy`.
+
+        It has no key, so any number of one name may be open at a time, in any threads and tasks.
+        See `Window`.
+
+        Args:
+            name: What it is called in results; it need not be unique.
+            sync_execution: Wait at both edges for what the process gave the GPUs to do.
+            power_monitor: Whose samples become `measurement.power`.
+        """
+        return Window(self, name, sync_execution, power_monitor)
+
+    def phases(self, *names: str, sync_execution: bool = True) -> Phases:
+        """A window whose energy is divided among phases, with no synchronization at their edges.
+
+        See `zeus.monitor.phases.Phases`.
+
+        Args:
+            names: The phases; none: whatever is begun.
+            sync_execution: Wait for the GPUs at the edges of the window as a whole.
+        """
+        from zeus.monitor.phases import Phases
+
+        return Phases(self, names, sync_execution)
+
+    def _begin(self, name: str, sync_execution: bool) -> MeasurementState:
+        self._sync(sync_execution)
+        state = MeasurementState(time(), {}, _name=name, _monotonic=_clock.monotonic())
+        if self.soc_is_present:
+            key = f"{id(self)}:{next(self._soc_keys)}:{name}"
+            self.soc.begin_window(key)
+            state._soc_key = key
+        try:
+            if self._objects is not None:
+                state._readings.append(self._objects.begin())
+            if self._core is not None:
+                state._readings.append(self._core.begin(name))
+        except BaseException:
+            self._drop(state)
+            raise
+        self._show_counters(state)
+        return state
 
     def _show_counters(self, state: MeasurementState) -> None:
         if self.cpu_indices:
@@ -274,86 +312,39 @@ class ZeusMonitor:
             state = self.measurement_states[key]
         if cancel:
             return self._cancel(key, state)
-        self._sync(sync_execution)
-        end_time, end_monotonic = time(), _clock.monotonic()
-        parts = [reading.end() for reading in state._readings]
-        soc = self.soc.end_window(state._soc_key) if self.soc_is_present else None
+        measurement = self._end(state, sync_execution, depth=4)
         with self._lock:
             self.measurement_states.pop(key, None)
+        return measurement
 
+    def _end(self, state: MeasurementState, sync_execution: bool, depth: int) -> Measurement:
+        """End a window. It stays open where this raises.
+
+        Args:
+            state: The window.
+            sync_execution: Wait for the GPUs first.
+            depth: How many calls lie between the user and a warning of this one.
+        """
+        self._sync(sync_execution)
+        end_time, end_monotonic = time(), _clock.monotonic()
+        if self.soc_is_present and state._soc is None:
+            state._soc = self.soc.end_window(state._soc_key)
+        # The core, whose windows end but once, comes last: what may fail comes before it.
+        parts = [reading.end() for reading in state._readings]
         seconds = next((p.seconds for p in parts if p.seconds is not None), None)
         if time is not _REAL_TIME:
             seconds = end_time - state.time
         if seconds is None:
             seconds = end_monotonic - state._monotonic
-        measurement = self._put_together(state, end_time, seconds, parts, soc)
-        self._log(state.time, key, measurement)
+        result = put_together(self, state.time, end_time, parts)
+        complete(self, result, seconds, depth)
+        begin, end = state._monotonic, end_monotonic
+        if result.record is not None:
+            begin, end = result.record.begin_s, result.record.end_s
+        span = Span(state._name, begin, end, state.time)
+        measurement = result.measurement(seconds, state._soc)._keep(span=span)
+        self._log(state.time, state._name, measurement)
         return measurement
-
-    def _put_together(
-        self,
-        state: MeasurementState,
-        end_time: float,
-        seconds: float,
-        parts: list[Joules],
-        soc: SoCMeasurement | None,
-    ) -> Measurement:
-        energies: dict[str, dict[int, float]] = {"gpu": {}, "cpu": {}, "dram": {}}
-        estimates: dict[str, _core.Estimate | Uncertain] = {}
-        record = None
-        for part in parts:
-            for name, joules in part.values.items():
-                kind, _, index = name.partition(":")
-                energies[kind][int(index)] = joules
-            # Those of the core come last, and are made when somebody asks for them.
-            part.estimates.update(estimates)
-            estimates = part.estimates
-            record = part.record or record
-        if self.power_monitor is not None:
-            polled = self.power_monitor.get_energy(state.time, end_time) or {}
-            for i in self.power_monitor.gpu_indices:
-                energies["gpu"][i] = polled.get(i, math.nan)
-        gpu_energy = {i: energies["gpu"].get(i, math.nan) for i in self.gpu_indices}
-        self._complete(gpu_energy, seconds, estimates)
-        return Measurement(
-            time=seconds,
-            gpu_energy=gpu_energy,
-            cpu_energy=energies["cpu"] or None,
-            dram_energy=energies["dram"] or None,
-            soc_energy=soc,
-            _estimates=estimates,
-            _record=record,
-        )
-
-    def _complete(
-        self,
-        gpu_energy: dict[int, float],
-        seconds: float,
-        estimates: dict[str, _core.Estimate | Uncertain],
-    ) -> None:
-        """Say that GPUs told no number, or take power x time for it where that is wanted."""
-        if self.approx_instant_energy:
-            for i, joules in gpu_energy.items():
-                if not joules > 0 or _too_short(estimates.get(f"gpu:{i}"), seconds):
-                    estimate = self._approximate(i, seconds)
-                    gpu_energy[i], estimates[f"gpu:{i}"] = estimate.value_j, estimate
-            return
-        reasons = {i: _refusal(estimates, i) for i, e in gpu_energy.items() if not e > 0}
-        if any(reason.startswith("R1") or not reason for reason in reasons.values()):
-            warnings.warn(_ZERO, stacklevel=4)
-        for i, reason in reasons.items():
-            if reason and not reason.startswith("R1"):
-                warnings.warn(f"The energy of GPU {i} is not known: {reason}", stacklevel=4)
-
-    def _approximate(self, index: int, seconds: float) -> Uncertain:
-        """Present power x length."""
-        joules = self.gpus.get_instant_power_usage(index) / 1e3 * seconds
-        # The load was seen but once: it may have been anything from nothing to twice as much, with
-        # a rectangular distribution (JCGM 100:2008, 4.3.7).
-        u = joules / math.sqrt(3)
-        return Uncertain(
-            joules, u, u, (0.0, math.inf), flags=("approximated",), method="power x time"
-        )
 
     def _sync(self, wanted: bool) -> None:
         if wanted and self.gpu_indices:
@@ -395,21 +386,9 @@ class ZeusMonitor:
         name = f'"{key}"' if "," in key or '"' in key else key
         name = name if name == key else '"' + key.replace('"', '""') + '"'
         cells = [start, name, measurement.time, *measurement.gpu_energy.values()]
-        self.log_file.write(",".join(str(cell) for cell in cells) + "\n")
-        self.log_file.flush()
-
-
-def _refusal(estimates: Mapping[str, _core.Estimate | Uncertain], index: int) -> str:
-    """Why a GPU told no number; empty where nobody said."""
-    try:
-        return estimates[f"gpu:{index}"].refusal or ""
-    except KeyError:
-        return ""
-
-
-def _too_short(estimate: _core.Estimate | Uncertain | None, seconds: float) -> bool:
-    """Whether a window is shorter than two updates of the counter, which tells little of it."""
-    return isinstance(estimate, _core.Estimate) and seconds < 2 * estimate.update_s
+        with self._lock:
+            self.log_file.write(",".join(str(cell) for cell in cells) + "\n")
+            self.log_file.flush()
 
 
 _alive: weakref.WeakSet[ZeusMonitor] = weakref.WeakSet()
