@@ -194,6 +194,17 @@ void bind_record(nb::module_& m) {
           },
           "Joules of every domain of the monitor, in its order; NaN where there is no number.")
       .def(
+          "refusals",
+          [](const Record& r) {
+            std::vector<int> codes(r.domains->size());
+            std::transform(r.domains->begin(), r.domains->end(), codes.begin(),
+                           [&](const Domain& d) {
+                             return static_cast<int>(estimate(r.measurement, d.id).refusal);
+                           });
+            return codes;
+          },
+          "Why there is no number, of every domain: n for the reason Rn; 0 where there is one.")
+      .def(
           "estimate",
           [](const Record& r, std::size_t domain) {
             return estimate(r.measurement, r.domain(domain));

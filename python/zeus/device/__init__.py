@@ -5,8 +5,9 @@ Importing this opens nothing and loads no vendor's library; the three functions 
 
 from __future__ import annotations
 
-import importlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from zeus._lazy import lazily
 
 if TYPE_CHECKING:
     from zeus.device.cpu import get_cpus
@@ -15,19 +16,11 @@ if TYPE_CHECKING:
 
 __all__ = ["get_cpus", "get_gpus", "get_soc"]
 
-_MODULES = {
-    "get_cpus": "zeus.device.cpu",
-    "get_gpus": "zeus.device.gpu",
-    "get_soc": "zeus.device.soc",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import what is asked for at its first use: a function, or the package it comes from."""
-    if f"{__name__}.{name}" in _MODULES.values():
-        return importlib.import_module(f"{__name__}.{name}")
-    if name not in _MODULES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    function = getattr(importlib.import_module(_MODULES[name]), name)
-    globals()[name] = function
-    return function
+__getattr__ = lazily(
+    __name__,
+    {
+        "get_cpus": "zeus.device.cpu",
+        "get_gpus": "zeus.device.gpu",
+        "get_soc": "zeus.device.soc",
+    },
+)

@@ -30,14 +30,18 @@ def machine() -> _core.Machine:
 
 
 def daemon() -> str | None:
-    """What names another machine than this one here, as `NAME=value`; None: nothing does.
+    """What names a daemon here, as `NAME=value`; None: nothing does."""
+    return _first_of("ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT")
 
-    What the user named and cannot be had is an error; nothing takes its place.
-    """
-    for name in ("ZEUS_HOST", "ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT"):
-        if name in os.environ:
-            return f"{name}={os.environ[name]}"
-    return None
+
+def named() -> str:
+    """What names the machine, as `NAME=value: `; empty: it is this one."""
+    name = _first_of("ZEUS_HOST", "ZEUSD_SOCK_PATH", "ZEUSD_HOST_PORT")
+    return "" if name is None else f"{name}: "
+
+
+def _first_of(*names: str) -> str | None:
+    return next((f"{name}={os.environ[name]}" for name in names if name in os.environ), None)
 
 
 def core_device(one: object) -> _core.Device | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import abc
-import ctypes
 import functools
 import logging
 import warnings
@@ -16,7 +15,6 @@ _F = TypeVar("_F", bound=Callable[..., Any])
 
 # linux/capability.h.
 _CAP_SYS_ADMIN = 21
-_CAPABILITY_VERSION_3 = 0x20080522
 
 
 @functools.lru_cache(maxsize=1)
@@ -28,6 +26,8 @@ def has_sys_admin() -> bool:
         logger.info("Cannot learn capabilities from /proc/self/status: %s; asking libc", error)
         mask = None
     if mask is None:
+        from zeus.device._capget import _capget
+
         mask = _capget()
     return mask is not None and bool(mask >> _CAP_SYS_ADMIN & 1)
 
@@ -39,33 +39,6 @@ def _effective_capabilities(status_path: str) -> int | None:
             if line.startswith("CapEff:"):
                 return int(line.split(":", 1)[1], 16)
     return None
-
-
-class _CapHeader(ctypes.Structure):
-    _fields_ = [("version", ctypes.c_uint32), ("pid", ctypes.c_int)]
-
-
-class _CapData(ctypes.Structure):
-    _fields_ = [
-        ("effective", ctypes.c_uint32),
-        ("permitted", ctypes.c_uint32),
-        ("inheritable", ctypes.c_uint32),
-    ]
-
-
-def _capget() -> int | None:
-    """Ask the kernel for the mask of effective capabilities; None where it does not tell."""
-    try:
-        capget = ctypes.CDLL("libc.so.6").capget
-    except (OSError, AttributeError) as error:
-        logger.info("Cannot ask libc for capabilities: %s", error)
-        return None
-    header = _CapHeader(_CAPABILITY_VERSION_3, 0)
-    # Version 3 writes two of them: the low and the high 32 bits.
-    data = (_CapData * 2)()
-    if capget(ctypes.byref(header), data) != 0:
-        return None
-    return int(data[0].effective) | int(data[1].effective) << 32
 
 
 def deprecated_alias(old_name: str) -> Callable[[_F], _F]:

@@ -10,11 +10,11 @@ import time as _clock
 import warnings
 import weakref
 from dataclasses import dataclass, field
-from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Literal
 
-from zeus.device._machine import core_device, daemon
+from zeus import _core
+from zeus.device._machine import core_device, machine, named
 from zeus.device.cpu import get_cpus
 from zeus.device.cpu.common import (
     CPUs,
@@ -36,6 +36,8 @@ from zeus.utils.framework import sync_execution as sync_execution_fn
 from zeus.utils.multiprocessing import warn_if_global_in_subprocess
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from zeus.monitor.phases import Phases
 
 __all__ = ["Measurement", "MeasurementState", "Uncertain", "Window", "ZeusMonitor"]
@@ -111,7 +113,7 @@ class ZeusMonitor:
         self._soc_keys = itertools.count()
         self.measurement_states: dict[str, MeasurementState] = {}
 
-        self.gpus: GPUs = self._find_gpus(gpu_indices)
+        self.gpus: GPUs = self._find_gpus()
         self.cpus: CPUs = self._find_cpus(cpu_indices)
         self.soc: SoC = self._find_soc()
         self.soc_is_present = not isinstance(self.soc, EmptySoC)
@@ -129,13 +131,15 @@ class ZeusMonitor:
 
     # --- what there is ---
 
-    def _find_gpus(self, wanted: list[int] | None) -> GPUs:
+    def _find_gpus(self) -> GPUs:
+        try:
+            machine()
+        except _core.Error as error:
+            # What the user named cannot be had, and nothing takes its place.
+            raise ZeusGPUInitError(f"{named()}{error.args[0]}") from error
         try:
             return get_gpus()
         except ZeusGPUInitError as error:
-            # What a daemon was to serve is not just absent: the user named it.
-            if daemon() is not None and wanted != []:
-                raise
             self.unavailable.append(str(error))
             return EmptyGPUs()
 
@@ -150,8 +154,6 @@ class ZeusMonitor:
                 ) from error
             self.unavailable.append(str(error))
         except ZeusCPUInitError as error:
-            if daemon() is not None and wanted != []:
-                raise
             self.unavailable.append(str(error))
         except ZeusBaseCPUError as error:
             self.unavailable.append(str(error))
@@ -201,6 +203,8 @@ class ZeusMonitor:
     def _open_log(self, log_file: str | Path | None):  # type: ignore[no-untyped-def]
         if log_file is None:
             return None
+        from pathlib import Path
+
         path = Path(log_file)
         path.parent.mkdir(parents=True, exist_ok=True)
         file = path.open("w", encoding="utf-8")

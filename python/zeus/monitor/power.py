@@ -6,8 +6,6 @@ import collections
 import itertools
 import logging
 import math
-import queue
-import statistics
 import time as _clock
 import warnings
 from collections.abc import Callable, Sequence
@@ -27,6 +25,8 @@ from zeus.monitor._measurement import PowerRun
 from zeus.utils.multiprocessing import warn_if_global_in_subprocess
 
 if TYPE_CHECKING:
+    import queue
+
     import numpy
     import pandas
 
@@ -121,6 +121,8 @@ def _infer_counter_update_period_single(gpu_index: int) -> float:
 
 
 def _watch_changes(read: Callable[[], int]) -> float:
+    import statistics
+
     begin = _clock.monotonic()
     changes: list[float] = []
     last = read()

@@ -6,7 +6,6 @@ one but the `*_is_available` functions.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import importlib
 import importlib.util
@@ -240,6 +239,8 @@ def _with_context(devices: list[int]) -> list[int]:
 
 def _cuda_driver() -> Any:
     """Give the CUDA driver's library if a framework has loaded it, else None."""
+    import ctypes
+
     try:
         return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD | os.RTLD_LAZY)
     except (OSError, AttributeError):  # Not loaded; or a system without this way to ask.
@@ -247,6 +248,8 @@ def _cuda_driver() -> Any:
 
 
 def _has_context(driver: Any, device: int) -> bool:
+    import ctypes
+
     flags, active = ctypes.c_uint(), ctypes.c_int()
     # CUDA Driver API, "Primary Context Management"; looks without creating one.
     status = driver.cuDevicePrimaryCtxGetState(device, ctypes.byref(flags), ctypes.byref(active))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from typing import TYPE_CHECKING, Any, cast
 
+from zeus._lazy import lazily
 from zeus.device.cpu.common import CPUs, ZeusCPUInitError
-from zeus.device.cpu.emi import EMICPUs, emi_is_available
 from zeus.device.cpu.rapl import (
     RAPLCPUs,
     ZeusRAPLFileInitError,
@@ -24,6 +26,14 @@ __all__ = [
     "get_cpus",
     "rapl_is_available",
 ]
+
+if TYPE_CHECKING:
+    from zeus.device.cpu.emi import EMICPUs, emi_is_available
+
+# There is nothing of it but on Windows.
+__getattr__ = lazily(
+    __name__, {"EMICPUs": "zeus.device.cpu.emi", "emi_is_available": "zeus.device.cpu.emi"}
+)
 
 _cpus: CPUs | None = None
 _lock = threading.Lock()
@@ -44,8 +54,9 @@ def get_cpus() -> CPUs:
 
 
 def _open_cpus() -> CPUs:
-    if emi_is_available():
-        return EMICPUs()
+    here: Any = sys.modules[__name__]
+    if (sys.platform == "win32" or "emi_is_available" in globals()) and here.emi_is_available():
+        return cast("CPUs", here.EMICPUs())
     if not rapl_is_available():
         raise ZeusCPUInitError(_not_supported())
     try:

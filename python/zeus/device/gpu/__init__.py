@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from typing import TYPE_CHECKING, Any
 
-from zeus.device.gpu.amd import AMDGPUs, amdsmi_is_available
+from zeus._lazy import lazily
 from zeus.device.gpu.common import *
 from zeus.device.gpu.common import GPUs, ZeusGPUInitError
 from zeus.device.gpu.nvidia import NVIDIAGPUs, nvml_is_available
+
+if TYPE_CHECKING:
+    from zeus.device.gpu.amd import AMDGPUs as AMDGPUs
+    from zeus.device.gpu.amd import amdsmi_is_available as amdsmi_is_available
+
+# AMD's binding is worth its import only where it is asked for.
+__getattr__ = lazily(
+    __name__,
+    {"AMDGPUs": "zeus.device.gpu.amd", "amdsmi_is_available": "zeus.device.gpu.amd"},
+)
 
 _gpus: GPUs | None = None
 _lock = threading.Lock()
@@ -36,10 +48,11 @@ def get_gpus(ensure_homogeneous: bool = False) -> GPUs:
     global _gpus
     with _lock:
         if _gpus is None:
+            here: Any = sys.modules[__name__]
             if nvml_is_available():
                 _gpus = NVIDIAGPUs()
-            elif amdsmi_is_available():
-                _gpus = AMDGPUs()
+            elif here.amdsmi_is_available():
+                _gpus = here.AMDGPUs()
             else:
                 raise ZeusGPUInitError(_why_none())
         if ensure_homogeneous:

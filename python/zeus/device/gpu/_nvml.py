@@ -146,7 +146,8 @@ def nvmlInit() -> None:
         NVMLError: There is no GPU for NVML to tell of.
     """
     if not devices():
-        reasons = [f"{where}: {why}" for where, _, why in machine().problems if "nvml" in where]
+        problems = machine().problems
+        reasons = [f"{where}: {why}" for where, _, why in problems if "rapl" not in where]
         raise NVMLError(NVML_ERROR_NOT_FOUND, "; ".join(reasons) or "no NVIDIA GPU is visible")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from zeus import _core
-from zeus.device._machine import daemon, machine
+from zeus.device._machine import daemon, machine, named
 from zeus.device.exception import ZeusBaseGPUError
 from zeus.device.gpu import _nvml as pynvml
 from zeus.device.gpu import common
@@ -74,8 +74,8 @@ def nvml_is_available() -> bool:
     try:
         pynvml.nvmlInit()
     except pynvml.NVMLError as error:
-        if (named := daemon()) is not None:
-            raise common.ZeusGPUInitError(f"{named}: {error}") from error
+        if isinstance(error.__cause__, _core.Error):  # The machine could not be opened.
+            raise common.ZeusGPUInitError(f"{named()}{error}") from error
         return False
     return True
 
@@ -382,8 +382,7 @@ class NVIDIAGPUs(common.GPUs):
         try:
             pynvml.nvmlInit()
         except pynvml.NVMLError as error:
-            named = f"{daemon()}: " if daemon() is not None else ""
-            raise common.ZeusGPUInitError(f"{named}{error}") from error
+            raise common.ZeusGPUInitError(f"{named()}{error}") from error
         self._gpus: list[NVIDIAGPU] = _of_core() if pynvml is _FACADE else _of_indices()
         if ensure_homogeneous:
             self._ensure_homogeneous()

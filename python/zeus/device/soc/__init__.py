@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from typing import TYPE_CHECKING, Any, cast
 
-from zeus.device.soc.apple import AppleSilicon, ZeusAppleInitError, apple_silicon_is_available
+from zeus._lazy import lazily
 from zeus.device.soc.common import EmptySoC, SoC, SoCMeasurement, ZeusSoCInitError
-from zeus.device.soc.jetson import Jetson, ZeusJetsonInitError, jetson_is_available
+
+if TYPE_CHECKING:
+    from zeus.device.soc.apple import AppleSilicon, ZeusAppleInitError, apple_silicon_is_available
+    from zeus.device.soc.jetson import Jetson, ZeusJetsonInitError, jetson_is_available
 
 __all__ = [
     "AppleSilicon",
@@ -22,6 +27,18 @@ __all__ = [
     "get_soc",
     "jetson_is_available",
 ]
+
+__getattr__ = lazily(
+    __name__,
+    {
+        "AppleSilicon": "zeus.device.soc.apple",
+        "ZeusAppleInitError": "zeus.device.soc.apple",
+        "apple_silicon_is_available": "zeus.device.soc.apple",
+        "Jetson": "zeus.device.soc.jetson",
+        "ZeusJetsonInitError": "zeus.device.soc.jetson",
+        "jetson_is_available": "zeus.device.soc.jetson",
+    },
+)
 
 _soc: SoC | None = None
 _lock = threading.Lock()
@@ -51,8 +68,9 @@ def get_soc() -> SoC:
 
 
 def _open_soc() -> SoC:
-    if apple_silicon_is_available():
-        return AppleSilicon()
-    if jetson_is_available():
-        return Jetson()
+    here: Any = sys.modules[__name__]
+    if here.apple_silicon_is_available():
+        return cast("SoC", here.AppleSilicon())
+    if here.jetson_is_available():
+        return cast("SoC", here.Jetson())
     raise ZeusSoCInitError("no measurable SoC: this is neither Apple silicon nor an NVIDIA Jetson")
