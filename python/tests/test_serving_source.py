@@ -195,7 +195,7 @@ def test_the_gpus_of_a_monitor_are_sources(simulated: Callable[[str], None]) -> 
     from zeus.monitor import ZeusMonitor
 
     simulated(STEP)
-    sources = gpu_counters(ZeusMonitor(), update_s=0.02, period_s=0.005)
+    sources = gpu_counters(ZeusMonitor(cpu_indices=[]), update_s=0.02, period_s=0.005)
     assert list(sources) == ["gpu0"]
     time.sleep(0.1)
     begin = time.monotonic()
