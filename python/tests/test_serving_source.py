@@ -57,6 +57,18 @@ def test_readings_that_were_lost_are_a_gap() -> None:
     assert source.energy(2.0, 3.0) == (10.0, 0.0)
 
 
+def test_a_stretch_that_begins_where_a_gap_ends_knows_nothing_of_before_it() -> None:
+    def told(before: list[tuple[float, float]]) -> tuple[float, float] | None:
+        source = Timeline(before, update_s=0.1)
+        if before:
+            source.interrupt()
+        for k in range(20):
+            source.add(10 + k * 0.1, 10.0 * k)
+        return source.energy(10.0 - 0.05, 11.0 - 0.05)
+
+    assert told([(0.0, 1e6), (1.0, 2e6)]) == told([(0.0, -1.0)])
+
+
 @pytest.mark.parametrize("reading", [(1.0, 2.0), (0.5, 2.0), (2.0, math.nan), (math.inf, 1.0)])
 def test_a_reading_that_is_not_newer_or_no_number_is_refused(reading: tuple[float, float]) -> None:
     source = Timeline([(1.0, 1.0)])

@@ -1,0 +1,26 @@
+"""What `import zeus.serving` costs: nothing but itself."""
+
+from __future__ import annotations
+
+import pathlib
+import subprocess
+import sys
+
+PACKAGE = str(pathlib.Path(__file__).resolve().parents[1])
+
+
+def test_the_import_pulls_in_neither_asyncio_nor_the_core_nor_anything_installed() -> None:
+    code = (
+        "import zeus.serving, sys; "
+        "print(*{'asyncio', 'numpy', 'httpx', 'ssl', 'multiprocessing', 'zeus._core', "
+        "'zeus.monitor', 'zeus.device'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env={"PYTHONPATH": PACKAGE},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout.split() == []
