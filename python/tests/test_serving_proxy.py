@@ -7,7 +7,6 @@ import itertools
 import json
 import math
 import os
-import pathlib
 import random
 import signal
 import sys
@@ -53,7 +52,6 @@ CHUNKS = [
     b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":12,"completion_tokens":2}}\n\n',
     b"data: [DONE]\n\n",
 ]
-PACKAGE = str(pathlib.Path(__file__).resolve().parents[1])
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -678,7 +676,7 @@ def test_the_program_measures_a_machine_and_ends_by_a_signal() -> None:
             sys.executable,
             *("-m", "zeus.serving.proxy", "--listen", "127.0.0.1:0"),
             *("--upstream", f"http://127.0.0.1:{upstream}"),
-            env={**os.environ, "ZEUS_HOST": "sim:constant", "PYTHONPATH": PACKAGE},
+            env={**os.environ, "ZEUS_HOST": "sim:constant"},
             stdout=asyncio.subprocess.PIPE,
         )
         assert program.stdout is not None
