@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
 import subprocess
 import sys
@@ -44,7 +45,7 @@ def test_the_example_prints_joules_per_request_and_token() -> None:
     pytest.importorskip("zeus._core")
     done = subprocess.run(
         [sys.executable, str(HERE / "serve.py"), "--requests", "4", "--rate", "20"],
-        env={"ZEUS_HOST": "sim:constant", "PYTHONPATH": str(HERE.parents[1] / "python")},
+        env={**os.environ, "ZEUS_HOST": "sim:constant"},
         capture_output=True,
         text=True,
         timeout=200,

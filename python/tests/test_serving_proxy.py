@@ -7,7 +7,7 @@ import itertools
 import json
 import math
 import os
-import pathlib
+import random
 import signal
 import sys
 import threading
@@ -19,7 +19,14 @@ import pytest
 
 from zeus.serving.proxy import Limits, Overlap, Proxy, Upstream
 from zeus.serving.proxy.__main__ import main
-from zeus.serving.proxy.http import Malformed, parse_request, parse_response, request_body
+from zeus.serving.proxy.http import (
+    Head,
+    Malformed,
+    parse_request,
+    parse_response,
+    request_body,
+    response_body,
+)
 from zeus.serving.proxy.rewrite import Events, find_usage
 
 REQUEST = {
@@ -45,7 +52,6 @@ CHUNKS = [
     b'data: {"id":"c","choices":[],"usage":{"prompt_tokens":12,"completion_tokens":2}}\n\n',
     b"data: [DONE]\n\n",
 ]
-PACKAGE = str(pathlib.Path(__file__).resolve().parents[1])
 Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
@@ -623,6 +629,27 @@ def test_energy_goes_into_the_outer_usage(text: str, expected: str | None) -> No
         assert got == expected
 
 
+def test_any_bytes_are_a_head_or_refused() -> None:
+    rng = random.Random(1)
+    seeds = [
+        b"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 5",
+        b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nConnection: close, x",
+    ]
+    for _ in range(3000):
+        raw = bytearray(rng.choice(seeds))
+        for _ in range(rng.randint(1, 6)):
+            raw[rng.randrange(len(raw))] = rng.choice(b"\r\n\0 :,;\x80\xff0aZ/")
+        for parse, body in ((parse_request, request_body), (parse_response, response_body_of_get)):
+            try:
+                body(parse(bytes(raw)))
+            except Malformed as error:
+                assert str(error)
+
+
+def response_body_of_get(head: Head) -> object:
+    return response_body(head, "GET")
+
+
 @pytest.mark.parametrize("head", [b"HTTP/2 200 OK", b"HTTP/1.1 20 OK", b"HTTP/1.1 200 OK\r\nbad"])
 def test_heads_that_are_none_are_refused(head: bytes) -> None:
     with pytest.raises(Malformed):
@@ -649,7 +676,7 @@ def test_the_program_measures_a_machine_and_ends_by_a_signal() -> None:
             sys.executable,
             *("-m", "zeus.serving.proxy", "--listen", "127.0.0.1:0"),
             *("--upstream", f"http://127.0.0.1:{upstream}"),
-            env={**os.environ, "ZEUS_HOST": "sim:constant", "PYTHONPATH": PACKAGE},
+            env={**os.environ, "ZEUS_HOST": "sim:constant"},
             stdout=asyncio.subprocess.PIPE,
         )
         assert program.stdout is not None

@@ -82,6 +82,17 @@ def test_energies_from_a_slow_counter_are_as_right_as_they_say_and_not_vaguer() 
     assert math.sqrt(statistics.mean(r * r for r in found.relative)) < 0.03
 
 
+def test_idle_energy_is_as_right_as_it_says() -> None:
+    z, width = [], []
+    for seed in range(20):
+        sim = simulate(Load(requests=100, rate_per_s=2.0), Costs(), seed)
+        _, totals = run(sim, sim.counter(0.1, seed))
+        z.append((totals.gap_nj * 1e-9 - sim.gap_j) / totals.idle_u_j)
+        width.append(totals.idle_u_j / sim.gap_j)
+    assert sum(abs(x) < 2 for x in z) >= 19
+    assert statistics.median(width) < 0.05
+
+
 def test_every_way_of_a_request_is_divided_as_rightly() -> None:
     load = Load(cached=0.2, cancelled=0.1, preempted=0.1, drafts=2)
     found = errors(load, Costs(), 0.1)

@@ -57,6 +57,18 @@ def test_readings_that_were_lost_are_a_gap() -> None:
     assert source.energy(2.0, 3.0) == (10.0, 0.0)
 
 
+def test_a_stretch_that_begins_where_a_gap_ends_knows_nothing_of_before_it() -> None:
+    def told(before: list[tuple[float, float]]) -> tuple[float, float] | None:
+        source = Timeline(before, update_s=0.1)
+        if before:
+            source.interrupt()
+        for k in range(20):
+            source.add(10 + k * 0.1, 10.0 * k)
+        return source.energy(10.0 - 0.05, 11.0 - 0.05)
+
+    assert told([(0.0, 1e6), (1.0, 2e6)]) == told([(0.0, -1.0)])
+
+
 @pytest.mark.parametrize("reading", [(1.0, 2.0), (0.5, 2.0), (2.0, math.nan), (math.inf, 1.0)])
 def test_a_reading_that_is_not_newer_or_no_number_is_refused(reading: tuple[float, float]) -> None:
     source = Timeline([(1.0, 1.0)])
@@ -102,6 +114,7 @@ def test_a_polled_counter_measures_and_stops() -> None:
     source = Counter(lambda: 100 * (time.monotonic() - begin), period_s=0.005, update_s=0.001)
     assert isinstance(source, EnergySource)
     time.sleep(0.2)
+    source.sample()  # however busy the machine is
     source.stop()
     told = source.energy(begin + 0.05, begin + 0.15)
     assert told is not None
@@ -143,6 +156,7 @@ def test_the_child_of_a_fork_neither_hangs_nor_ends_the_parents_counter() -> Non
         raise AssertionError("the child hangs")
     assert status == 0
     time.sleep(0.1)
+    source.sample()
     source.stop()
     assert source.energy(begin + 0.02, begin + 0.05) is not None
 
@@ -195,13 +209,14 @@ def test_the_gpus_of_a_monitor_are_sources(simulated: Callable[[str], None]) -> 
     from zeus.monitor import ZeusMonitor
 
     simulated(STEP)
-    sources = gpu_counters(ZeusMonitor(), update_s=0.02, period_s=0.005)
+    sources = gpu_counters(ZeusMonitor(cpu_indices=[]), update_s=0.02, period_s=0.005)
     assert list(sources) == ["gpu0"]
     time.sleep(0.1)
     begin = time.monotonic()
     time.sleep(0.8)
     end = time.monotonic()
     time.sleep(0.1)
+    sources["gpu0"].sample()
     sources["gpu0"].stop()
     told = sources["gpu0"].energy(begin, end)
     assert told is not None
@@ -251,6 +266,7 @@ def test_the_counters_of_this_machine_are_sources(simulated: Callable[[str], Non
     time.sleep(0.5)
     end = time.monotonic()
     time.sleep(0.35)
+    sources["gpu0"].sample()
     sources["gpu0"].stop()
     told = sources["gpu0"].energy(begin, end)
     assert told is not None

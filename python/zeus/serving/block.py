@@ -54,15 +54,20 @@ class Open:
 
     def fold(self, coefficients: Coefficients) -> None:
         """Makes the gradient to these coefficients an uncertainty: they are about to change."""
-        self.fit += math.sqrt(max(0.0, quadratic_form(self.slope, coefficients.covariance)))
+        self.fit += self._u_slope(coefficients)
         self.slope = ZERO
 
-    def u_rule(self) -> float:
-        """Of the rule, in joules."""
-        return self.other + min(self.fit, self.fit_range)
+    def u_rule(self, coefficients: Coefficients | None) -> float:
+        """Of the rule, in joules; with the coefficients in use."""
+        fit = self.fit + (self._u_slope(coefficients) if coefficients else 0.0)
+        return self.other + min(fit, self.fit_range)
 
-    def account(self, u_gain: float, edge: float) -> Account:
+    def _u_slope(self, coefficients: Coefficients) -> float:
+        return math.sqrt(max(0.0, quadratic_form(self.slope, coefficients.covariance)))
+
+    def account(self, u_gain: float, edge: float, coefficients: Coefficients | None) -> Account:
         """The finished account; `edge` is the variance of the meter at the end of the block."""
+        rule = self.u_rule(coefficients)
         meter = math.sqrt(self.meter + self.last_share**2 * edge)
         gain = u_gain * (self.prefill_nj + self.decode_nj) * 1e-9
         flags = self.flags if self.measured else self.flags | {"unmeasured"}
@@ -70,9 +75,9 @@ class Open:
             request_id=self.request_id,
             prefill_nj=self.prefill_nj,
             decode_nj=self.decode_nj,
-            u_j=math.hypot(meter, self.u_rule(), gain),
+            u_j=math.hypot(meter, rule, gain),
             u_meter_j=meter,
-            u_rule_j=self.u_rule(),
+            u_rule_j=rule,
             prefill_tokens=self.prefill_tokens,
             cached_tokens=self.cached_tokens,
             decode_tokens=self.decode_tokens,

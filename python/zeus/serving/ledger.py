@@ -245,7 +245,7 @@ class Ledger:
                 empty_nj=self._empty.decode_nj,
                 idle_u_j=math.hypot(
                     math.sqrt(sum(a.meter + a.last_share**2 * edge for a in idle)),
-                    sum(a.u_rule() for a in idle),
+                    sum(a.u_rule(self._coefficients) for a in idle),
                 ),
                 closed_nj=self._closed_nj,
                 open_nj=sum(a.prefill_nj + a.decode_nj for a in self._open),
@@ -279,24 +279,24 @@ class Ledger:
             self._settle_block(end)
 
     def _block_end(self, until_s: float) -> float:
-        """Where the block may end without cutting a step, if that is not too far away.
+        """Where the block ends: at the end of a step that another follows, if that is not too far.
 
-        A long time without steps is cut more coarsely.
+        Not where steps begin or stop for a while: a counter smooths that change over its update, so
+        that blocks that always ended there would always have too much or too little. A long time
+        without steps is cut more coarsely.
         """
         assert self._settled is not None
-        end, last = self._settled + self._block_s, self._settled + 2 * self._block_s
+        plain, last = self._settled + self._block_s, self._settled + 2 * self._block_s
         next_s = min((s.begin_s for s in self._steps), default=math.inf)
-        if next_s > end:
-            return min(next_s, until_s, self._settled + 60 * self._block_s)
-        straddling = True
-        while straddling:
-            ends = [s.end_s for s in self._steps if s.begin_s < end < s.end_s]
-            straddling = bool(ends)
-            if straddling:
-                end = max(ends)
-            if end > last:
-                return self._settled + self._block_s
-        return end
+        if next_s > plain:
+            far = min(next_s - self._block_s / 2, until_s, self._settled + 60 * self._block_s)
+            return max(plain, far)
+        end = plain
+        while ends := [s.end_s for s in self._steps if s.begin_s < end < s.end_s]:
+            end = max(ends)
+        soon = end + self._block_s / 100
+        goes_on = any(s.begin_s <= soon < s.end_s for s in self._steps)
+        return end if goes_on and end <= last else plain
 
     def _settle_block(self, end: float) -> None:
         begin = self._settled
@@ -370,14 +370,12 @@ class Ledger:
             assert account.finish_s is not None
             if account.finish_s > divided:
                 continue
-            if self._coefficients is not None:
-                account.fold(self._coefficients)
             del self._open[account]
             self._before.discard(account)
             self._closed_nj += account.prefill_nj + account.decode_nj
             self._requests += 1
             self._tokens += account.tokens
-            self._outbox.append(account.account(self._u_gain, self._meter.edge))
+            self._outbox.append(account.account(self._u_gain, self._meter.edge, self._coefficients))
             if self._on_account is None and len(self._outbox) > self._keep:
                 self._outbox.popleft()
                 self._dropped += 1

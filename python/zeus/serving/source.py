@@ -129,6 +129,8 @@ class Timeline:
         if n == 1:
             return self._joules[0], 0.0
         i = min(max(bisect.bisect_left(self._times, at_s), 1), n - 1)
+        if not self._joined(i) and i + 1 < n:  # the first publication after a gap
+            i += 1
         length, power = self._times[i] - self._times[i - 1], self._power(i)
         f = (at_s - self._times[i - 1]) / length
         value = self._joules[i - 1] + power * (at_s - self._times[i - 1])

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from zeus.serving.account import Account
 from zeus.serving.proxy import http
+from zeus.serving.proxy.answers import error_body, own_answer
 from zeus.serving.proxy.energy import METHOD, Flight, Overlap
 from zeus.serving.proxy.metrics import CONTENT_TYPE, Metrics
 from zeus.serving.proxy.rewrite import Events, Usage, find_usage
@@ -132,7 +133,7 @@ class Proxy:
         self._clients.add(task)
         try:
             if len(self._clients) > self._limits.connections:
-                await stream.send(_answer(503, _error("too many connections"), closes=True))
+                await stream.send(own_answer(503, error_body("too many connections"), closes=True))
             else:
                 while await self._request(stream):
                     pass
@@ -159,7 +160,7 @@ class Proxy:
             framing = http.request_body(head)
             body = await self._body(client, head, framing)
         except http.Malformed as error:
-            await client.send(_answer(error.status, _error(str(error)), closes=True))
+            await client.send(own_answer(error.status, error_body(str(error)), closes=True))
             return False
         path = head.target.partition("?")[0]
         if path in ("/metrics", "/healthz"):
@@ -182,7 +183,9 @@ class Proxy:
 
     def _own(self, head: http.Head, path: str) -> bytes:
         if head.method not in ("GET", "HEAD"):
-            return _answer(405, _error(f"{path} can only be read"), closes=not head.keeps_alive)
+            return own_answer(
+                405, error_body(f"{path} can only be read"), closes=not head.keeps_alive
+            )
         if path == "/metrics":
             text, kind, status = self._metrics.render(self._overlap), CONTENT_TYPE, 200
         else:
@@ -190,7 +193,7 @@ class Proxy:
             kind, status = "application/json", 503 if errors else 200
             text = json.dumps({"status": "unmeasured" if errors else "ok", "devices": errors})
         data = text.encode()
-        return _answer(status, data, kind, not head.keeps_alive, head.method == "HEAD")
+        return own_answer(status, data, kind, not head.keeps_alive, head.method == "HEAD")
 
     # --- passing on ---
 
@@ -214,7 +217,7 @@ class Proxy:
                 client.abort()
                 return False
             closes = not exchange.head.keeps_alive
-            await client.send(_answer(error.status, _error(str(error)), closes=closes))
+            await client.send(own_answer(error.status, error_body(str(error)), closes=closes))
             return not closes
         except _GONE + _LATE:
             exchange.outcome = "cancelled"
@@ -400,36 +403,3 @@ def _model_of(body: bytes) -> object:
     except (ValueError, RecursionError):
         return None  # the upstream will say what it thinks of it
     return request.get("model") if isinstance(request, dict) else None
-
-
-_REASONS = {
-    200: "OK",
-    400: "Bad Request",
-    405: "Method Not Allowed",
-    413: "Content Too Large",
-    431: "Request Header Fields Too Large",
-    502: "Bad Gateway",
-    503: "Service Unavailable",
-    504: "Gateway Timeout",
-}
-
-
-def _error(why: str) -> bytes:
-    """An error as OpenAI's clients read it."""
-    return json.dumps({"error": {"message": f"zeus proxy: {why}", "type": "proxy_error"}}).encode()
-
-
-def _answer(
-    status: int,
-    data: bytes,
-    kind: str = "application/json",
-    closes: bool = False,
-    bodiless: bool = False,
-) -> bytes:
-    headers = [
-        ("Content-Type", kind),
-        ("Content-Length", str(len(data))),
-        ("Connection", "close" if closes else "keep-alive"),
-    ]
-    head = http.render(f"HTTP/1.1 {status} {_REASONS[status]}", headers)
-    return head if bodiless else head + data
