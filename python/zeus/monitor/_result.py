@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeus import _core
 from zeus.monitor._measurement import Measurement, Uncertain
-from zeus.monitor._sources import Joules
+from zeus.monitor._sources import Joules, LazyEstimates
 
 if TYPE_CHECKING:
     from zeus.device.soc.common import SoCMeasurement
@@ -52,13 +52,17 @@ def put_together(
     parts: list[Joules],
 ) -> Result:
     """Sort what the sources say by device."""
+    only = parts[0] if len(parts) == 1 and monitor.power_monitor is None else None
+    if only is not None:  # The usual way, and a hot one.
+        gpus, cpus, drams = only.tables.values()
+        if len(gpus) == len(monitor.gpu_indices):
+            return Result(gpus, cpus, drams, only.estimates, only.sum, only.record)
     energies: dict[str, dict[int, float]] = {"gpu": {}, "cpu": {}, "dram": {}}
     estimates: dict[str, _core.Estimate | Uncertain] = {}
     record = None
     for part in parts:
-        for name, joules in part.values.items():
-            kind, _, index = name.partition(":")
-            energies[kind][int(index)] = joules
+        for kind, table in part.tables.items():
+            energies[kind].update(table)
         # Those of the core come last, and are made when somebody asks for them.
         part.estimates.update(estimates)
         estimates = part.estimates
@@ -70,8 +74,8 @@ def put_together(
             if math.isnan(energies["gpu"][i]):
                 estimates[f"gpu:{i}"] = Uncertain.missing("no sample of its power stands for it")
     gpu_energy = {i: energies["gpu"].get(i, math.nan) for i in monitor.gpu_indices}
-    only = parts[0].sum if len(parts) == 1 and monitor.power_monitor is None else None
-    return Result(gpu_energy, energies["cpu"], energies["dram"], estimates, only, record)
+    add = only.sum if only is not None else None
+    return Result(gpu_energy, energies["cpu"], energies["dram"], estimates, add, record)
 
 
 def complete(monitor: ZeusMonitor, result: Result, seconds: float, depth: int) -> None:
@@ -84,11 +88,13 @@ def complete(monitor: ZeusMonitor, result: Result, seconds: float, depth: int) -
                 result.gpu_energy[i], estimates[f"gpu:{i}"] = estimate.value_j, estimate
                 result.sum = None
         return
-    reasons = {
-        i: _refusal(estimates.get(f"gpu:{i}"))
-        for i, joules in result.gpu_energy.items()
-        if not joules > 0
-    }
+    silent = [i for i, joules in result.gpu_energy.items() if not joules > 0]
+    if not silent:
+        return
+    if isinstance(estimates, LazyEstimates) and estimates.all_too_short(silent):
+        warnings.warn(_ZERO, stacklevel=depth)
+        return
+    reasons = {i: _refusal(estimates, f"gpu:{i}") for i in silent}
     if any(reason.startswith("R1") or not reason for reason in reasons.values()):
         warnings.warn(_ZERO, stacklevel=depth)
     for i, reason in reasons.items():
@@ -105,8 +111,11 @@ def _approximate(monitor: ZeusMonitor, index: int, seconds: float) -> Uncertain:
     return Uncertain(joules, u, u, (0.0, math.inf), flags=("approximated",), method="power x time")
 
 
-def _refusal(estimate: _core.Estimate | Uncertain | None) -> str:
-    """Why a GPU told no number; empty where nobody said."""
+def _refusal(estimates: dict[str, _core.Estimate | Uncertain], name: str) -> str:
+    """Why a value is no number; empty where nobody said."""
+    if isinstance(estimates, LazyEstimates):
+        return estimates.refusal(name)
+    estimate = estimates.get(name)
     return (estimate.refusal if estimate is not None else "") or ""
 
 

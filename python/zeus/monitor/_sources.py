@@ -6,8 +6,8 @@ one.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Protocol
 
 from zeus import _core
@@ -17,19 +17,53 @@ from zeus.device.gpu.common import GPUs
 from zeus.device.gpu.nvidia import NVIDIAGPU
 from zeus.monitor._measurement import Uncertain
 
+
+@functools.cache
+def place_of(name: str) -> tuple[str, int]:
+    """What a value is of, and which one: ("gpu", 3) of "gpu:3"."""
+    kind, _, index = name.partition(":")
+    return kind, int(index)
+
+
 Estimates = Mapping[str, "_core.Estimate | Uncertain"]
 
 
-@dataclass
 class Joules:
-    """What was used since a window began, under names like "gpu:0", "cpu:1", "dram:1"."""
+    """What was used since a window began.
 
-    values: dict[str, float]
-    estimates: dict[str, _core.Estimate | Uncertain] = field(default_factory=dict)
-    seconds: float | None = None
-    record: _core.Record | None = None
-    sum: Callable[[list[str]], _core.Estimate | None] | None = None
-    """Adds up some of the values with their uncertainty; None where that cannot be told."""
+    Attributes:
+        tables: Joules by kind ("gpu", "cpu", "dram") and index.
+        estimates: What is known of their errors, under names like "gpu:0".
+        seconds: Length of the window, where the source knows it.
+        record: What the core read.
+        sum: Adds up some of the values with their uncertainty; None where that cannot be told.
+    """
+
+    __slots__ = ("estimates", "record", "seconds", "sum", "tables")
+
+    def __init__(
+        self,
+        tables: dict[str, dict[int, float]],
+        estimates: dict[str, _core.Estimate | Uncertain],
+        seconds: float | None = None,
+        record: _core.Record | None = None,
+        sum: Callable[[list[str]], _core.Estimate | None] | None = None,
+    ) -> None:
+        """Put together by a source."""
+        self.tables = tables
+        self.estimates = estimates
+        self.seconds = seconds
+        self.record = record
+        self.sum = sum
+
+    @property
+    def values(self) -> dict[str, float]:
+        """Joules under names like "gpu:0"."""
+        return {
+            f"{kind}:{index}": joules
+            for kind, table in self.tables.items()
+            for index, joules in table.items()
+        }
 
 
 class Reading(Protocol):
@@ -56,6 +90,7 @@ class Core:
         devices = list(dict.fromkeys(device for device, _ in names.values()))
         self.missing: dict[str, str] = {}
         self._places: dict[str, int] = {}
+        self._slots: dict[str, list[tuple[int, int]]] = {"gpu": [], "cpu": [], "dram": []}
         self._monitor: _core.Monitor | None = None
         try:
             self._monitor = _core.Monitor.open(machine(), devices=devices)
@@ -69,6 +104,8 @@ class Core:
             place = next((domains.index((device, s)) for s in scopes if (device, s) in domains), -1)
             if place >= 0:
                 self._places[name] = place
+                kind, index = place_of(name)
+                self._slots[kind].append((index, place))
             else:
                 self.missing[name] = _why(device)
 
@@ -80,6 +117,18 @@ class Core:
             name: (domains[place].device, domains[place].sensor)
             for name, place in self._places.items()
         }
+
+    def nothing(self) -> dict[str, dict[int, float]]:
+        """No number of what is missing."""
+        tables: dict[str, dict[int, float]] = {"gpu": {}, "cpu": {}, "dram": {}}
+        for name in self.missing:
+            kind, index = place_of(name)
+            tables[kind][index] = float("nan")
+        return tables
+
+    def reasons(self) -> dict[str, _core.Estimate | Uncertain]:
+        """Why what is missing is."""
+        return {name: Uncertain.missing(reason) for name, reason in self.missing.items()}
 
     def begin(self, key: str) -> CoreReading:
         """Read the counters."""
@@ -98,21 +147,24 @@ class CoreReading:
 
     def end(self) -> Joules:
         """End the window, once."""
-        missing = self._core.missing
-        joules = Joules(
-            dict.fromkeys(missing, float("nan")),
-            {name: Uncertain.missing(reason) for name, reason in missing.items()},
-        )
+        core = self._core
         if self._window is None:
-            return joules
-        record = joules.record = self._window.end()
-        joules.seconds = record.seconds
+            return Joules(core.nothing(), core.reasons())
+        record = self._window.end()
         values = record.values()
-        for name, place in self._core._places.items():
-            joules.values[name] = values[place]
-        joules.estimates = LazyEstimates(record, self._core._places, joules.estimates)
-        joules.sum = joules.estimates.total
-        return joules
+        gpus, cpus, drams = core._slots.values()
+        tables = {
+            "gpu": {i: values[place] for i, place in gpus},
+            "cpu": {i: values[place] for i, place in cpus},
+            "dram": {i: values[place] for i, place in drams},
+        }
+        known = {}
+        if core.missing:
+            for kind, table in core.nothing().items():
+                tables[kind].update(table)
+            known = core.reasons()
+        estimates = LazyEstimates(record, core._places, known)
+        return Joules(tables, estimates, record.seconds, record, estimates.total)
 
 
 class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
@@ -128,6 +180,25 @@ class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
         super().__init__(known)
         self._record = record
         self._places = places
+        self._codes: list[int] | None = None
+
+    def all_too_short(self, gpus: list[int]) -> bool:
+        """Whether the window was too short for the counter of each of these GPUs."""
+        if len(self) > 0:
+            return False
+        self._codes = codes = self._record.refusals()
+        places = self._places
+        return all([codes[places[f"gpu:{i}"]] == 1 for i in gpus])
+
+    def refusal(self, name: str) -> str:
+        """Why there is no number; "R1" alone where a window was too short for its counter."""
+        if name in self or name not in self._places:
+            estimate = super().get(name)
+            return (estimate.refusal if estimate is not None else "") or ""
+        if self._codes is None:
+            self._codes = self._record.refusals()
+        code = self._codes[self._places[name]]
+        return "R1" if code == 1 else self[name].refusal or ""
 
     def __missing__(self, name: str) -> _core.Estimate:
         self[name] = estimate = self._record.estimate(self._places[name])
@@ -214,25 +285,23 @@ class ObjectsReading:
     def end(self) -> Joules:
         """Read again. A GPU's counter that did not move tells nothing."""
         end = self._objects.read()
-        joules = Joules({})
+        tables: dict[str, dict[int, float]] = {"gpu": {}, "cpu": {}, "dram": {}}
+        known: dict[str, _core.Estimate | Uncertain] = {}
         for name, begin_mj in self._begin.items():
+            kind, index = place_of(name)
+            value = (end[name] - begin_mj) / 1e3 if name in end else float("nan")
             if name not in end:
-                joules.estimates[name] = Uncertain.missing("its counter could not be read again")
-                joules.values[name] = float("nan")
-                continue
-            value = (end[name] - begin_mj) / 1e3
-            if value == 0 and name.startswith("gpu:"):
-                value = 0.0 if name in self._objects.still_is_zero else float("nan")
-                joules.estimates[name] = Uncertain.missing(
+                known[name] = Uncertain.missing("its counter could not be read again")
+            elif value == 0 and kind == "gpu":
+                known[name] = Uncertain.missing(
                     "R1: the counter did not move: the window was shorter than its update period"
                 )
+                value = 0.0 if name in self._objects.still_is_zero else float("nan")
             elif value < 0:
+                known[name] = Uncertain.missing("the counter fell: it was reset in the window")
                 value = float("nan")
-                joules.estimates[name] = Uncertain.missing(
-                    "the counter fell: it was reset in the window"
-                )
-            joules.values[name] = value
-        return joules
+            tables[kind][index] = value
+        return Joules(tables, known)
 
 
 def _why(device: str) -> str:
