@@ -116,6 +116,43 @@ std::unique_ptr<Record> end(WindowHandle& handle) {
   return handle.monitor->end(std::move(handle.window));
 }
 
+/// The values of some domains as dictionaries, by caller's index: what is asked of every window.
+class Tables {
+ public:
+  using Slots = std::vector<std::vector<std::pair<int, std::size_t>>>;
+  explicit Tables(Slots slots) : slots_(std::move(slots)) {
+    for (const auto& table : slots_) {
+      for (const auto& [key, place] : table) keys_.push_back(nb::int_(key));
+    }
+  }
+
+  /// Ends the window; (record, a dictionary a table, the reason of those of the first without a
+  /// number: 0: there is none, n: Rn of all, -1: several).
+  nb::tuple finish(WindowHandle& window) const {
+    std::unique_ptr<Record> record = end(window);
+    nb::list tables;
+    int reason = 0;
+    std::size_t key = 0;
+    for (std::size_t t = 0; t < slots_.size(); ++t) {
+      nb::dict table;
+      for (const auto& [index, place] : slots_[t]) {
+        const Estimate e = estimate(record->measurement, record->domain(place));
+        table[keys_[key++]] = e.value;
+        if (t == 0 && !(e.value > 0)) {
+          const int code = static_cast<int>(e.refusal);
+          reason = reason == 0 || reason == code ? (code == 0 ? -1 : code) : -1;
+        }
+      }
+      tables.append(std::move(table));
+    }
+    return nb::make_tuple(std::move(record), std::move(tables), reason);
+  }
+
+ private:
+  Slots slots_;
+  std::vector<nb::int_> keys_;
+};
+
 nb::typed<nb::dict, std::string, double> budget(const Estimate& e) {
   nb::dict parts;
   parts["edges"] = e.budget.edges;
@@ -238,6 +275,13 @@ void bind_monitor(nb::module_& m) {
   nb::class_<WindowHandle>(m, "Window", "An open window; dropping it abandons the measurement.")
       .def("end", &end, "Ends it, once, and returns what was read.")
       .def_prop_ro("open", [](const WindowHandle& w) { return static_cast<bool>(w.window); });
+  nb::class_<Tables>(m, "Tables", "The values of some domains as dictionaries.")
+      .def(nb::init<Tables::Slots>(), "slots"_a, "A list of (key, domain's place) a table.")
+      .def(
+          "finish", &Tables::finish, "window"_a,
+          nb::sig("def finish(self, window: Window) -> tuple[Record, list[dict[int, float]], int]"),
+          "Ends a window: its record, its values, and why values of the first table are no "
+          "numbers: 0: all are, n: the reason Rn of all that are not, -1: several reasons.");
   nb::class_<MonitorHandle>(m, "Monitor", "Measures the energy of windows; from any thread.")
       .def_static(
           "open", &MonitorHandle::open, "machine"_a, nb::kw_only(), "devices"_a = nb::none(),
