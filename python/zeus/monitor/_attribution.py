@@ -10,6 +10,9 @@ The powers are fitted to all segments by least squares (JCGM 102:2011 names the 
 1 / T_k), so that even phases shorter than a segment are told apart, unless they run in step with
 the publications. What the fit cannot tell keeps a prior: the mean power, give or take the range.
 Segment k then gives phase p the share P_p s_kp / sum_q P_q s_kq of E_k, never more than E_k.
+
+That power follows its phase is taken for granted only of phases shorter than a segment: where the
+load of such comes later than they do, nothing in the curve tells.
 """
 
 from __future__ import annotations
@@ -28,7 +31,8 @@ class Segment:
         end_s: Its end.
         energy_j: What was used in it; None: not known.
         blur_s: Half of the time in which either publication may have been.
-        seconds: How long each phase ran in it, by the phase's number.
+        seconds: How long each phase ran in it, by the phase's number, in the order of coming.
+        edges: When one phase gave way to another in it: (time, from, to).
     """
 
     begin_s: float
@@ -36,6 +40,7 @@ class Segment:
     energy_j: float | None
     blur_s: float = 0.0
     seconds: dict[int, float] = field(default_factory=dict)
+    edges: list[tuple[float, int, int]] = field(default_factory=list)
 
     @property
     def length_s(self) -> float:
@@ -59,7 +64,7 @@ class Shares:
 
 
 def spread(segments: Sequence[Segment], edges: Sequence[tuple[float, int]], end_s: float) -> None:
-    """Note in each segment how long each phase ran in it.
+    """Note in each segment how long each phase ran in it, and where they changed.
 
     Args:
         segments: In the order of time.
@@ -77,6 +82,8 @@ def spread(segments: Sequence[Segment], edges: Sequence[tuple[float, int]], end_
             until = min(until, segment.end_s)
             if until > begin:
                 phase = edges[at][1]
+                if at > 0 and begin > segment.begin_s:
+                    segment.edges.append((begin, edges[at - 1][1], phase))
                 segment.seconds[phase] = segment.seconds.get(phase, 0.0) + until - begin
                 begin = until
             at += 1
@@ -85,12 +92,14 @@ def spread(segments: Sequence[Segment], edges: Sequence[tuple[float, int]], end_
 def divide(segments: Sequence[Segment], phases: int) -> Shares:
     """Give each phase its part of the segments.
 
-    The uncertainty of the division has three parts: of the fitted powers (common to all segments,
-    by their covariance), of power that differs within a phase (its scatter s_p about the fit, or
-    twice the misfit of the segments around, as if every edge were off to the same side:
-    sum f (1 - f) T (s_p + s_q)), and of the instants of
-    the publications (rectangles, in quadrature). It is never more than a rectangle over all that
-    is possible, between nothing and 1.5 times the greatest power seen.
+    The uncertainty of the division has three parts. Of the fitted powers: by their covariance. Of
+    power that differs within a phase: where phase p has the share f of a segment of length T, its
+    energy is off by f (1 - f) T (d_p - d_q) if the phases there differ by d from the fit. What the
+    segments beside and the segment itself differ by stands for that, once with their signs added
+    up over all edges from one phase to another, which finds what happens at each of them alike, as
+    where the load comes late, and once in quadrature. Of the
+    instants of the publications: rectangles, in quadrature. It is never more than a rectangle over
+    all that is possible, between nothing and 1.5 times the greatest power seen.
     """
     known = [s for s in segments if s.energy_j is not None and s.length_s > 0]
     seconds = sum(s.length_s for s in known)
@@ -100,18 +109,17 @@ def divide(segments: Sequence[Segment], phases: int) -> Shares:
 
     shares = Shares([0.0] * phases, [0.0] * phases, [0.0] * phases)
     slopes = [[0.0] * phases for _ in range(phases)]
-    within_j, timing_j2 = [0.0] * phases, [0.0] * phases
-    misfit_w = [0.0, *(abs(_residual(s, powers_w)) for s in segments), 0.0]
-    for i, segment in enumerate(segments):
+    for segment in segments:
         _give(segment, powers_w, most_w, shares, slopes)
-        near_w = max(misfit_w[i : i + 3])
-        _doubt(segment, powers_w, scatter_w, near_w, within_j, timing_j2)
+    doubts = _doubts(segments, powers_w, scatter_w)
+    in_step = _in_step(segments, phases)
     for p, slope in enumerate(slopes):
         fitted = sum(
             slope[a] * covariance[a][b] * slope[b] for a in range(phases) for b in range(phases)
         )
-        u = math.sqrt(max(0.0, fitted) + within_j[p] ** 2 + timing_j2[p])
-        shares.u_j[p] = min(u, shares.bound_j[p] / math.sqrt(3))
+        u = math.sqrt(max(0.0, fitted) + doubts[p].squared())
+        anything = shares.bound_j[p] / math.sqrt(3)
+        shares.u_j[p] = anything if in_step[p] else min(u, anything)
     return shares
 
 
@@ -155,10 +163,14 @@ def _fit(
         return [mean_w] * phases, [[0.0] * phases for _ in range(phases)], [0.0] * phases
 
     # First with hardly any prior, to see the noise; then with the prior's weight against it.
-    noise = 1e-6 * prior_w**2
+    noise = 1e-9 * prior_w**2
     powers_w, inverse = _posterior(normal, right, noise / prior_w**2, mean_w)
     squares = sum(s.length_s * _residual(s, powers_w) ** 2 for s in known)
-    noise = max(noise, squares / (len(known) - used)) if len(known) > used else prior_w**2
+    if len(known) > used:
+        noise = max(noise, squares / (len(known) - used))
+    else:
+        # Too few to see it: a tenth of the range, for the time of one of them.
+        noise = (0.1 * prior_w) ** 2 * sum(s.length_s for s in known) / len(known)
     powers_w, inverse = _posterior(normal, right, noise / prior_w**2, mean_w)
     covariance = [[noise * cell for cell in row] for row in inverse]
 
@@ -234,26 +246,75 @@ def _give(
                 slopes[p][q] += energy * others / whole * ((1.0 if p == q else 0.0) - share)
 
 
-def _doubt(
-    s: Segment,
-    powers_w: Sequence[float],
-    scatter_w: Sequence[float],
-    near_w: float,
-    within_j: list[float],
-    timing_j2: list[float],
-) -> None:
-    """Add what a segment's division is uncertain by beside the fitted powers."""
-    length = sum(s.seconds.values())
-    if length <= 0 or (len(s.seconds) < 2 and s.energy_j is not None):
-        return
-    for p, seconds in s.seconds.items():
-        share = seconds / length
+def _in_step(segments: Sequence[Segment], phases: int) -> list[bool]:
+    """Whether a phase begins or ends at one place of the segments, again and again.
+
+    What happens at its edges then hides at the same place each time, and no fit sees it. So it is
+    where the mean phase vector is longer than a half and no chance: exp(-n R^2) < 0.01 (Rayleigh).
+    """
+    places: dict[tuple[int, int], list[float]] = {}
+    for s in segments:
+        for t, former, later in s.edges:
+            angle = 2 * math.pi * (t - s.begin_s) / s.length_s
+            places.setdefault((former, later), []).append(angle)
+    in_step = [False] * phases
+    for kind, angles in places.items():
+        n = len(angles)
+        r = math.hypot(sum(map(math.cos, angles)), sum(map(math.sin, angles))) / n
+        if r > 0.5 and math.exp(-n * r * r) < 0.01:
+            for p in kind:
+                in_step[p] = True
+    return in_step
+
+
+@dataclass
+class _Doubt:
+    """What the division of a phase is uncertain by beside the fitted powers, in joules.
+
+    Signed parts are added up by kind of edge: from which phase to which.
+    """
+
+    beside: dict[tuple[int, ...], float] = field(default_factory=dict)
+    within: dict[tuple[int, ...], float] = field(default_factory=dict)
+    random2: float = 0.0  # Squares of what may go either way.
+    unseen: float = 0.0  # Of time that nothing was published of.
+
+    def add(self, kind: tuple[int, ...], beside: float, within: float, random: float) -> None:
+        """One divided segment: how its neighbours and it differ from the fit, in joules."""
+        self.beside[kind] = self.beside.get(kind, 0.0) + beside
+        self.within[kind] = self.within.get(kind, 0.0) + within
+        self.random2 += random**2
+
+    def squared(self) -> float:
+        """The square of all."""
+        common = max(sum(map(abs, part.values())) for part in (self.beside, self.within))
+        return (common + self.unseen) ** 2 + self.random2
+
+
+def _doubts(
+    segments: Sequence[Segment], powers_w: Sequence[float], scatter_w: Sequence[float]
+) -> list[_Doubt]:
+    doubts = [_Doubt() for _ in powers_w]
+    misfit_w = [_residual(s, powers_w) for s in segments]
+    for i, s in enumerate(segments):
         if s.energy_j is None:
-            within_j[p] += seconds * scatter_w[p]
+            for p, seconds in s.seconds.items():
+                doubts[p].unseen += seconds * scatter_w[p]
             continue
-        others = [(q, t / length) for q, t in s.seconds.items() if q != p]
-        other_w = sum(scatter_w[q] * t for q, t in others)
-        usual_w = (1 - share) * scatter_w[p] + other_w
-        within_j[p] += seconds * max(usual_w, 2 * (1 - share) * near_w)
-        step_w = max(abs(powers_w[p] - powers_w[q]) for q, _ in others)
-        timing_j2[p] += 2 * (step_w * s.blur_s) ** 2 / 3
+        if len(s.seconds) < 2:
+            continue
+        around = [j for j in (i - 1, i + 1) if 0 <= j < len(segments)]
+        near_w = max(abs(misfit_w[j]) for j in (i, *around))
+        length = sum(s.seconds.values())
+        for p, seconds in s.seconds.items():
+            divided_s = seconds * (1 - seconds / length)
+            # Of a neighbour the sign counts by how much more of p it has than of others.
+            beside_w = sum(
+                misfit_w[j] * (segments[j].seconds.get(p, 0.0) / segments[j].length_s * 2 - 1)
+                for j in around
+            )
+            step_w = max(abs(powers_w[p] - powers_w[q]) for q in s.seconds if q != p)
+            random_j = math.hypot(divided_s * 2 * near_w, step_w * s.blur_s * math.sqrt(2 / 3))
+            kind = tuple(s.seconds)
+            doubts[p].add(kind, divided_s * beside_w, divided_s * 2 * misfit_w[i], random_j)
+    return doubts

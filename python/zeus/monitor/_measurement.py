@@ -184,9 +184,12 @@ class Measurement:
         correlated (JCGM 100:2008, 5.2.2).
         """
         names = [name for name, _ in self._values()]
-        if self._sum is not None and (estimate := self._sum(names)) is not None:
-            return Uncertain.of(estimate)
         parts = [self.uncertainty[name] for name in names]
+        # Of a part without a number the core's sum does not say why it has none.
+        if self._sum is not None and not any(part.refusal for part in parts):
+            estimate = self._sum(names)
+            if estimate is not None:
+                return Uncertain.of(estimate)
         return Uncertain(
             value_j=math.fsum(joules for _, joules in self._values()),
             u_j=sum(part.u_j for part in parts),

@@ -99,7 +99,7 @@ class Window:
     ) -> None:
         """End; the block's exception goes on, and none of ours takes its place."""
         if error is None:
-            self._end(self._sync_execution, depth=4)
+            self._end(self._sync_execution, depth=5)
             return
         try:
             self._end_without_fail()
@@ -112,7 +112,7 @@ class Window:
         Raises:
             RuntimeError: It is not open.
         """
-        self._end(self._sync_execution, depth=4)
+        self._end(self._sync_execution, depth=5)
         return self.measurement
 
     async def __aenter__(self) -> Window:
@@ -136,9 +136,9 @@ class Window:
         try:
             await self._sync_elsewhere()
         except BaseException:  # Cancelled while it waited, too: the window ends all the same.
-            self._end(False, depth=4)
+            self._end(False, depth=5)
             raise
-        self._end(False, depth=4)
+        self._end(False, depth=5)
         return None
 
     async def _sync_elsewhere(self) -> None:
@@ -150,11 +150,11 @@ class Window:
 
     def _end_without_fail(self) -> None:
         try:
-            self._end(self._sync_execution, depth=5)
+            self._end(self._sync_execution, depth=6)
         except Exception as failure:
             # A GPU that failed in the block fails to be waited for, and is read all the same.
             logger.warning("The GPUs were not waited for at the end of %r: %s", self.name, failure)
-            self._end(False, depth=5)
+            self._end(False, depth=6)
 
     def _end(self, sync_execution: bool, depth: int) -> None:
         state = self._state

@@ -345,7 +345,8 @@ class ZeusMonitor:
         begin, end = state._monotonic, end_monotonic
         if result.record is not None:
             begin, end = result.record.begin_s, result.record.end_s
-        span = Span(state._name, begin, end, state.time)
+        wall = state.time + (begin - state._monotonic)
+        span = Span(state._name, begin, end, wall)
         measurement = result.measurement(seconds, state._soc)._keep(span=span)
         self._log(state.time, state._name, measurement)
         return measurement

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["Phase", "PhaseSpan", "Phased", "Phases"]
 
 OTHER = "other"
+SHORT = "short_phase"
 
 
 class Phases:
@@ -38,9 +39,12 @@ class Phases:
     Noting an edge costs a microsecond and no synchronization. The window's energy, which the
     counters tell, is divided by what they, or the power, showed in between: see
     `zeus.monitor._attribution` for the arithmetic. Of each device the phases and `other`, the rest
-    of the time, add up to the window's energy to the nanojoule. A phase within another takes its
-    time from it. With PyTorch on CUDA, edges are where the GPU came to them, by CUDA events on the
-    streams that are current there; else where the program did. One thread notes edges.
+    of the time, add up to the window's energy to the nanojoule.
+
+    A phase within another takes its time from it. Of a phase shorter than the sensor's update
+    period (flag `short_phase`) it is taken for granted that its power is drawn while it runs. With
+    PyTorch on CUDA, edges are where the GPU came to them, by CUDA events on the streams that are
+    current there; else where the program did. One thread notes edges.
 
     Attributes:
         names: The phases, `other` apart.
@@ -269,6 +273,7 @@ def _parts(
     sum_j = math.fsum(shares.energy_j)
     scale = whole.value_j / sum_j if sum_j > 0 else 0.0
     nanojoules = _attribution.to_nanojoules(whole.value_j, shares.energy_j)
+    short = _short(segments, edges, phases)
     parts: list[tuple[int | None, Uncertain]] = []
     for p, nj in enumerate(nanojoules):
         part_j = nj / 1e9
@@ -282,8 +287,23 @@ def _parts(
             math.hypot(u_j, share * whole.u_j),
             math.hypot(u_j, share * whole.u_cmp_j),
             (max(0.0, low_j), high_j),
-            whole.flags,
+            (*whole.flags, SHORT) if short[p] else whole.flags,
             "phase",
         )
         parts.append((nj, uncertain))
     return parts
+
+
+def _short(
+    segments: Sequence[_attribution.Segment], edges: Sequence[tuple[float, int]], phases: int
+) -> list[bool]:
+    """Whether a phase's runs are shorter in the mean than what is published at a time."""
+    known = [s.length_s for s in segments if s.energy_j is not None]
+    seconds, runs = [0.0] * phases, [0] * phases
+    for s in segments:
+        for p, t in s.seconds.items():
+            seconds[p] += t
+    for _, p in edges:
+        runs[p] += 1
+    typical_s = sum(known) / len(known)
+    return [0 < t < n * typical_s for t, n in zip(seconds, runs, strict=True)]

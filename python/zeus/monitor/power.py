@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import collections
 import itertools
 import logging
@@ -380,11 +381,13 @@ class PowerMonitor:
     def _runs(
         self, index: int, begin_s: float, end_s: float, domain: PowerDomain | None = None
     ) -> list[PowerRun]:
-        """The readings that touch an interval of the monotonic clock."""
+        """The readings that touch an interval of the monotonic clock, and the one before them."""
         if self._levels is None:
             return []
         changes = self._levels.changes((domain or self._for_energy(None), index))
-        return [PowerRun(*run) for run in changes if run[1] >= begin_s and run[0] <= end_s]
+        first = bisect.bisect_left(changes, begin_s, key=lambda run: run[1])
+        last = bisect.bisect_right(changes, end_s, key=lambda run: run[0])
+        return [PowerRun(*run) for run in changes[max(0, first - 1) : last]]
 
     def _monitored(self, domain: PowerDomain | str) -> PowerDomain:
         domain = PowerDomain(domain)

@@ -90,10 +90,16 @@ class TemperatureMonitor:
         Returns:
             None where the temperature in force then is not known of every GPU.
         """
-        t = _clock.monotonic() if time is None else self._wall.monotonic(time)
-        values = {i: self._levels.at(i, t) for i in self.gpu_indices}
+        values = {i: self._value(i, time) for i in self.gpu_indices}
         known = {i: round(value) for i, value in values.items() if value is not None}
         return known if len(known) == len(values) else None
+
+    def _value(self, index: int, time: float | None) -> float | None:
+        if time is not None:
+            return self._levels.at(index, self._wall.monotonic(time))
+        # Asked first, since a forked child begins to sample when it is asked.
+        latest = self._levels.latest(index)
+        return self._levels.at(index, _clock.monotonic()) if latest else None
 
 
 def _sample(gpus: GPUs, gpu_indices: list[int], period_s: float, most: int | None) -> Levels[int]:
