@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -14,6 +14,7 @@ from zeus.monitor import _text
 if TYPE_CHECKING:
     from zeus import _core
     from zeus.device.soc.common import SoCMeasurement
+    from zeus.monitor._sources import Core
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,22 @@ class Span:
     wall_s: float
 
 
+class CoreWindow:
+    """A window of which the core read everything: what is known of it is made when asked for."""
+
+    __slots__ = ("core", "name", "wall_s")
+
+    def __init__(self, core: Core, name: str, wall_s: float) -> None:
+        """Began at a time of the wall clock."""
+        self.core = core
+        self.name = name
+        self.wall_s = wall_s
+
+    def span(self, record: _core.Record) -> Span:
+        """When it was."""
+        return Span(self.name, record.begin_s, record.end_s, self.wall_s)
+
+
 @dataclass(frozen=True)
 class PowerRun:
     """Equal readings of power in a row: (first, last) by `time.monotonic()`, and watts."""
@@ -126,7 +143,6 @@ class Measurement:
         cpu_energy: Joules by CPU package; None where none is measured.
         dram_energy: Joules of the memory by CPU package; None where none is measured.
         soc_energy: Of a system on a chip, in millijoules; None where there is none.
-        span: The window's name and when it was; None of one that was made by hand.
         power: The power of GPUs within it, where it was sampled, by index.
     """
 
@@ -137,11 +153,23 @@ class Measurement:
     soc_energy: SoCMeasurement | None = None
 
     # Not fields: `dataclasses.asdict()` gives numbers, and nothing that cannot be copied.
-    span: ClassVar[Span | None] = None
     power: ClassVar[Mapping[int, Sequence[PowerRun]]] = {}
-    _estimates: ClassVar[Mapping[str, _core.Estimate | Uncertain]] = {}
-    _sum: ClassVar[Any] = None
     _record: ClassVar[_core.Record | None] = None
+    _source: ClassVar[CoreWindow | None] = None
+
+    @functools.cached_property
+    def span(self) -> Span | None:
+        """The window's name and when it was; None of a measurement that was made by hand."""
+        return self._source.span(self._record) if self._source and self._record else None
+
+    @functools.cached_property
+    def _estimates(self) -> Mapping[str, _core.Estimate | Uncertain]:
+        return self._source.core.estimates(self._record) if self._source and self._record else {}
+
+    @functools.cached_property
+    def _sum(self) -> Callable[[list[str]], _core.Estimate | None] | None:
+        """Adds up values of the core with their uncertainty; None where it cannot tell that."""
+        return self._estimates.total if self._source is not None else None  # type: ignore[attr-defined]
 
     def _keep(self, **known: Any) -> Measurement:
         """Take what is known beside the fields."""

@@ -22,6 +22,9 @@ _ZERO = (
     "the energy consumption of a short time window as instant power draw x window duration."
 )
 
+TOO_SHORT = 1
+"""R1 of the core's refusals: no update of the counter in so short a window."""
+
 
 @dataclass
 class Result:
@@ -76,6 +79,11 @@ def put_together(
     gpu_energy = {i: energies["gpu"].get(i, math.nan) for i in monitor.gpu_indices}
     add = only.sum if only is not None else None
     return Result(gpu_energy, energies["cpu"], energies["dram"], estimates, add, record)
+
+
+def warn_of_zero(depth: int) -> None:
+    """Say in upstream's words that a window was too short for the counters of GPUs."""
+    warnings.warn(_ZERO, stacklevel=depth)
 
 
 def complete(monitor: ZeusMonitor, result: Result, seconds: float, depth: int) -> None:

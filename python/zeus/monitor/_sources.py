@@ -130,6 +130,19 @@ class Core:
         """Why what is missing is."""
         return {name: Uncertain.missing(reason) for name, reason in self.missing.items()}
 
+    @functools.cached_property
+    def tables(self) -> _core.Tables:
+        """Ends windows, and makes the tables of their values."""
+        return _core.Tables(list(self._slots.values()))
+
+    def window(self, key: str) -> _core.Window:
+        """Read the counters; nothing is missing of what was asked for."""
+        return self._monitor.begin(key)  # type: ignore[union-attr]
+
+    def estimates(self, record: _core.Record) -> LazyEstimates:
+        """What is known of the errors of a record."""
+        return LazyEstimates(record, self._places, {})
+
     def begin(self, key: str) -> CoreReading:
         """Read the counters."""
         window = self._monitor.begin(key) if self._monitor is not None else None

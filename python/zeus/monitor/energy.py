@@ -27,8 +27,8 @@ from zeus.device.gpu import get_gpus
 from zeus.device.gpu.common import EmptyGPUs, GPUs, ZeusGPUInitError
 from zeus.device.soc import get_soc
 from zeus.device.soc.common import EmptySoC, SoC, SoCMeasurement, ZeusSoCInitError
-from zeus.monitor._measurement import Measurement, Span, Uncertain
-from zeus.monitor._result import complete, put_together
+from zeus.monitor._measurement import CoreWindow, Measurement, Span, Uncertain
+from zeus.monitor._result import TOO_SHORT, Result, complete, put_together, warn_of_zero
 from zeus.monitor._sources import Core, Objects, Reading
 from zeus.monitor._window import Window
 from zeus.monitor.power import PowerMonitor
@@ -68,6 +68,17 @@ class MeasurementState:
     _readings: list[Reading] = field(default_factory=list, repr=False, compare=False)
     _soc_key: str = field(default="", repr=False, compare=False)
     _soc: SoCMeasurement | None = field(default=None, repr=False, compare=False)
+
+
+class _CoreState(MeasurementState):
+    """A window of which the core reads everything: the usual one, and a hot one."""
+
+    def __init__(self, time: float, name: str, window: _core.Window) -> None:
+        # Field by field: what has a default is the class's.
+        self.time = time
+        self.gpu_energy = {}
+        self._name = name
+        self._window = window
 
 
 class ZeusMonitor:
@@ -126,6 +137,7 @@ class ZeusMonitor:
 
         self.power_monitor: PowerMonitor | None = None
         self._core, self._objects = self._sources()
+        self._only = self._core if self._core_suffices() else None
         self.log_file = self._open_log(log_file)
         _alive.add(self)
 
@@ -200,6 +212,13 @@ class ZeusMonitor:
             return core, None
         return core, Objects(self.gpus, gpu_objects, self.cpus, cpu_objects)
 
+    def _core_suffices(self) -> bool:
+        """Whether a window is nothing but what the core reads of it."""
+        if self._core is None or self._core.missing or self.approx_instant_energy:
+            return False
+        others = self._objects is not None or self.power_monitor is not None
+        return not others and not self.soc_is_present
+
     def _open_log(self, log_file: str | Path | None):  # type: ignore[no-untyped-def]
         if log_file is None:
             return None
@@ -270,6 +289,8 @@ class ZeusMonitor:
 
     def _begin(self, name: str, sync_execution: bool) -> MeasurementState:
         self._sync(sync_execution)
+        if self._only is not None:
+            return _CoreState(time(), name, self._only.window(name))
         state = MeasurementState(time(), {}, _name=name, _monotonic=_clock.monotonic())
         if self.soc_is_present:
             key = f"{id(self)}:{next(self._soc_keys)}:{name}"
@@ -330,6 +351,8 @@ class ZeusMonitor:
             depth: How many calls lie between the user and a warning of this one.
         """
         self._sync(sync_execution)
+        if isinstance(state, _CoreState) and self._only is not None:
+            return self._end_of(self._only, state, depth + 1)
         end_time, end_monotonic = time(), _clock.monotonic()
         if self.soc_is_present and state._soc is None:
             state._soc = self.soc.end_window(state._soc_key)
@@ -349,6 +372,25 @@ class ZeusMonitor:
         span = Span(state._name, begin, end, wall)
         measurement = result.measurement(seconds, state._soc)._keep(span=span)
         self._log(state.time, state._name, measurement)
+        return measurement
+
+    def _end_of(self, core: Core, state: _CoreState, depth: int) -> Measurement:
+        record, tables, reason = core.tables.finish(state._window)
+        seconds = record.seconds
+        if time is not _REAL_TIME:
+            seconds = time() - state.time
+        gpus, cpus, drams = tables
+        measurement = Measurement(seconds, gpus, cpus or None, drams or None)
+        known = measurement.__dict__
+        known["_record"] = record
+        known["_source"] = CoreWindow(core, state._name, state.time)
+        if reason == TOO_SHORT:
+            warn_of_zero(depth)
+        elif reason != 0:
+            estimates = core.estimates(record)
+            complete(self, Result(gpus, cpus, drams, estimates), seconds, depth)
+        if self.log_file is not None:
+            self._log(state.time, state._name, measurement)
         return measurement
 
     def _sync(self, wanted: bool) -> None:
