@@ -185,7 +185,7 @@ def test_phases_are_within_what_is_said_of_them_and_that_is_not_much(simulated, 
         known = result[name].uncertainty["gpu:0"]
         # The simulated sensor has no error of gain: what is said for comparisons is all there is.
         assert abs(known.value_j - exact[name]) <= 2 * known.u_cmp_j
-        assert known.u_cmp_j < 0.06 * exact[name]
+        assert known.u_cmp_j < 0.1 * exact[name]
         assert known.bound_j[0] <= exact[name] <= known.bound_j[1]
         assert result[name].count == 3
 
