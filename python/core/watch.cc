@@ -59,9 +59,9 @@ class Watch {
 
   State& here() {
     if (state_->generation != fork_generation()) {
-      (void)state_.release();
-      stopped_ = false;
-      state_ = start();
+      State* parents = state_.release();  // Its lock may be held, its thread is not here.
+      state_ = stopped_ ? std::make_unique<State>() : start();
+      if (stopped_) state_->histories = std::move(parents->histories);
     }
     return *state_;
   }

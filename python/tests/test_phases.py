@@ -7,8 +7,11 @@ import json
 import math
 import random
 import statistics
+import struct
+import sys
 import threading
 import time
+import types
 
 import pytest
 from simulated import SQUARE
@@ -158,6 +161,69 @@ def test_power_stands_for_the_update_period_before_it():
         assert span == pytest.approx(wanted)
 
 
+# --- on a stream that runs behind the program ---
+
+
+class Stream:
+    """A CUDA stream whose work comes a while after it was asked for."""
+
+    def __init__(self) -> None:
+        self.behind_s = 0.0
+
+    def torch(self) -> types.ModuleType:
+        """What PyTorch shows of it."""
+        stream = self
+
+        class Event:
+            def __init__(self, enable_timing: bool) -> None:
+                assert enable_timing
+                self.at_s = 0.0
+
+            def record(self, where: object) -> None:
+                assert where is stream
+                self.at_s = time.monotonic() + stream.behind_s
+
+            def synchronize(self) -> None:
+                time.sleep(max(0.0, self.at_s - time.monotonic()))
+
+            def elapsed_time(self, later: Event) -> float:
+                return struct.unpack("f", struct.pack("f", (later.at_s - self.at_s) * 1e3))[0]
+
+        def synchronize(_: int) -> None:
+            time.sleep(stream.behind_s)
+            stream.behind_s = 0.0
+
+        module = types.ModuleType("torch")
+        module.cuda = types.SimpleNamespace(
+            Event=Event,
+            current_stream=lambda device: stream,
+            device_count=lambda: 1,
+            is_available=lambda: True,
+            is_initialized=lambda: True,
+            synchronize=synchronize,
+        )
+        return module
+
+
+def test_work_counts_where_the_gpu_did_it(simulated, monkeypatch):
+    simulated("constant")
+    monitor = ZeusMonitor(cpu_indices=[])
+    stream = Stream()
+    monkeypatch.setitem(sys.modules, "torch", stream.torch())
+    phases = monitor.phases("a", "b")
+    with phases:
+        phases.begin("a")
+        stream.behind_s = 0.3  # So much work was given to the GPU within no time.
+        phases.begin("b")
+        stream.behind_s = 0.5
+        phases.end()
+    result = phases.result
+    # As the program saw it, they took no time; the GPU ran a for 0.3 s, then b for 0.2 s.
+    assert result["a"].time < 0.1
+    assert result["b"].uncertainty["gpu:0"].value_j == pytest.approx(20, abs=6)
+    assert result["a"].uncertainty["gpu:0"].value_j == pytest.approx(30, abs=6)
+
+
 # --- on simulated machines ---
 
 
@@ -185,7 +251,7 @@ def test_phases_are_within_what_is_said_of_them_and_that_is_not_much(simulated, 
         known = result[name].uncertainty["gpu:0"]
         # The simulated sensor has no error of gain: what is said for comparisons is all there is.
         assert abs(known.value_j - exact[name]) <= 2 * known.u_cmp_j
-        assert known.u_cmp_j < 0.06 * exact[name]
+        assert known.u_cmp_j < 0.1 * exact[name]
         assert known.bound_j[0] <= exact[name] <= known.bound_j[1]
         assert result[name].count == 3
 
@@ -210,6 +276,7 @@ def test_phases_add_up_to_the_window_to_the_nanojoule(simulated):
     assert [p["name"] for p in told["phases"]] == ["a", "b", "c", "other"]
     assert len(result.to_frame()) == 4 * len(result.measurement.uncertainty)
     assert "other" in str(result)
+    assert "<th>other</th>" in result._repr_html_()
 
 
 def test_a_phase_within_another_takes_its_time_from_it(simulated):

@@ -154,6 +154,28 @@ def test_a_child_forked_while_threads_measure_can_measure():
     assert "GOOD 10" in out
 
 
+def test_what_was_sampled_before_a_stop_is_there_in_a_forked_child_too():
+    out = run(
+        """
+        import os, time
+        from zeus.monitor import PowerMonitor
+        power = PowerMonitor()
+        begin = time.time()
+        time.sleep(0.5)
+        power.stop()
+        joules = power.get_energy(begin, begin + 0.4)
+        child = os.fork()
+        same = power.get_energy(begin, begin + 0.4) == joules and len(os.listdir("/proc/self/task"))
+        if child == 0:
+            power.stop()
+            os._exit(0 if same == 1 else 3)
+        print("SAME", same, joules, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        """
+    )
+    assert "SAME 1 {0: 40" in out or "SAME 1 {0: 39" in out
+    assert out.rstrip().endswith(" 0")
+
+
 def test_a_window_begun_before_a_fork_ends_in_both_processes():
     out = run(
         """

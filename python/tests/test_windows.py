@@ -17,6 +17,7 @@ import pytest
 from zeus.monitor import Measurement, PowerMonitor, ZeusMonitor
 from zeus.monitor._measurement import Uncertain
 from zeus.monitor._text import written
+from zeus.utils.testing import ReplayZeusMonitor
 
 
 def test_a_block_is_measured(simulated, truth):
@@ -272,3 +273,16 @@ def test_power_within_a_window_is_kept_and_drawn(simulated):
     page = w.measurement._repr_html_()
     assert "<svg" in page and "&lt;b&gt;" in page and "<b>" not in page
     assert "±" in page
+
+
+def test_a_log_of_windows_is_replayed_by_windows(simulated, tmp_path):
+    simulated("constant")
+    log = tmp_path / "log.csv"
+    with ZeusMonitor(log_file=log).window("step") as w:
+        time.sleep(0.25)
+    replay = ReplayZeusMonitor(log_file=log)
+    with replay.window("step") as again:
+        pass
+    assert again.measurement == Measurement(w.time, w.measurement.gpu_energy)
+    with pytest.raises(NotImplementedError, match="cannot be divided"):
+        replay.phases("a")

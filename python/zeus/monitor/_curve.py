@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 Run = tuple[float, float, float]
 
+# A daemon tells CPU energy ten times a second at most to those who may not read it themselves.
+_DAEMON_PERIOD_S = 0.1
+
 
 class Curves:
     """Samples the counters of a monitor, or the power where there is none, on a thread."""
@@ -36,6 +39,8 @@ class Curves:
             devices = {d.id: d for d in machine().devices}
             for name, (device, sensor) in sensors.items():
                 self._kinds[name] = _kind(devices[device], sensor)
+            if any(devices[device].backend == "zeusd" for device, _ in sensors.values()):
+                period_s = max(period_s, _DAEMON_PERIOD_S)
             self._levels.update(dict.fromkeys(sensors, CoreLevels(sensors, period_s, None)))
         readers = monitor._objects.readers() if monitor._objects is not None else {}
         if readers:

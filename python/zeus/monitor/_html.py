@@ -15,18 +15,28 @@ _WIDTH, _HEIGHT = 240, 32
 
 def measurement(m: Measurement) -> str:
     """The table. Names are escaped: they are the user's."""
-    name = html.escape(m.span.name) if m.span else "measurement"
+    name = m.span.name if m.span else "measurement"
     rows = [("total", str(m.total), "")] if len(m.uncertainty) > 1 else []
     for device, uncertain in m.uncertainty.items():
         kind, _, index = device.partition(":")
         runs = m.power.get(int(index), ()) if kind == "gpu" else ()
         line = sparkline(runs, m.span.begin_s, m.span.end_s) if runs and m.span else ""
         rows.append((device, str(uncertain), line))
-    cells = "".join(
-        f"<tr><th>{html.escape(device)}</th><td>{html.escape(text)}</td><td>{line}</td></tr>"
-        for device, text, line in rows
-    )
-    return f"<table><caption>{name}: {m.time:.3f} s</caption>{cells}</table>"
+    return table(f"{name}: {m.time:.3f} s", [(d, text, _Markup(line)) for d, text, line in rows])
+
+
+class _Markup(str):
+    """Text that is HTML already."""
+
+
+def table(caption: str, rows: Sequence[Sequence[str]]) -> str:
+    """Rows of a heading and cells."""
+    body = ""
+    for heading, *cells in rows:
+        texts = (cell if isinstance(cell, _Markup) else html.escape(cell) for cell in cells)
+        row = "".join(f"<td>{text}</td>" for text in texts)
+        body += f"<tr><th>{html.escape(heading)}</th>{row}</tr>"
+    return f"<table><caption>{html.escape(caption)}</caption>{body}</table>"
 
 
 def sparkline(runs: Sequence[PowerRun], begin_s: float, end_s: float) -> str:

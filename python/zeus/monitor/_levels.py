@@ -68,9 +68,8 @@ class CoreLevels(Levels[Key]):
         """
         self._places = {key: place for place, key in enumerate(sensors)}
         self._watch = _core.Watch(machine(), list(sensors.values()), period_s, most or 0)
-        self._stopped = threading.Event()
         drain_s = min(_DRAIN_S, self._watch.period_s * _core.Watch.ring / 4)
-        self._keeper = _Keeper(self._watch, self._stopped, drain_s)
+        self._keeper = _Keeper(self._watch, drain_s)
 
     def integral(self, key: Key, begin_s: float, end_s: float) -> tuple[float, float, float, float]:
         return self._here().integral(self._places[key], begin_s, end_s)
@@ -93,7 +92,7 @@ class CoreLevels(Levels[Key]):
         return self._here().runs(self._places[key], begin_s, end_s)
 
     def stop(self) -> None:
-        self._stopped.set()
+        self._keeper.stop.set()
         self._watch.stop()
 
     def _here(self) -> _core.Watch:
@@ -101,35 +100,70 @@ class CoreLevels(Levels[Key]):
         return self._watch
 
     def __del__(self) -> None:
-        if hasattr(self, "_stopped"):
-            self._stopped.set()
+        if hasattr(self, "_keeper"):
+            self._keeper.stop.set()
+
+
+class _Stop:
+    """Ends a thread. A forked child has a new one: its parent's thread may have held the lock."""
+
+    def __init__(self) -> None:
+        self._event = threading.Event()
+        _stops.add(self)
+
+    def is_set(self) -> bool:
+        """Whether the thread is to end."""
+        return self._event.is_set()
+
+    def set(self) -> None:
+        """End it."""
+        self._event.set()
+
+    def wait(self, seconds: float) -> bool:
+        """Wait so long at most; tells whether the thread is to end."""
+        return self._event.wait(seconds)
+
+    def renew(self) -> None:
+        """For a forked child."""
+        former, self._event = self._event, threading.Event()
+        if former.is_set():
+            self._event.set()
+
+
+_stops: weakref.WeakSet[_Stop] = weakref.WeakSet()
+
+
+def _renew_all() -> None:
+    for stop in list(_stops):
+        stop.renew()
+
+
+os.register_at_fork(after_in_child=_renew_all)
 
 
 class _Keeper:
     """Empties the rings of a watch now and then, on a daemon thread; anew in a forked child."""
 
-    def __init__(self, watch: _core.Watch, stopped: threading.Event, drain_s: float) -> None:
+    def __init__(self, watch: _core.Watch, drain_s: float) -> None:
         self._watch = weakref.ref(watch)
-        self._stopped = stopped
+        self.stop = _Stop()
         self._drain_s = drain_s
         self._pid = 0
         self.keep_on()
 
     def keep_on(self) -> None:
         """Start the thread, unless this process has it already or there is nothing to keep."""
-        if self._pid == os.getpid() or self._stopped.is_set():
+        if self._pid == os.getpid() or self.stop.is_set():
             return
         self._pid = os.getpid()
         thread = threading.Thread(
-            target=_drain_until, args=(self._watch, self._stopped, self._drain_s), daemon=True
+            target=_drain_until, args=(self._watch, self.stop, self._drain_s), daemon=True
         )
         thread.name = "zeus-keeper"
         thread.start()
 
 
-def _drain_until(
-    watch: Callable[[], _core.Watch | None], stopped: threading.Event, drain_s: float
-) -> None:
+def _drain_until(watch: Callable[[], _core.Watch | None], stopped: _Stop, drain_s: float) -> None:
     while not stopped.wait(drain_s):
         live = watch()
         if live is None or live.stopped:
@@ -159,7 +193,7 @@ class PythonLevels(Levels[Key]):
         self._readers = dict(readers)
         self._period_s = period_s
         self._lock = threading.Lock()
-        self._stopped = threading.Event()
+        self._stopped = _Stop()
         self._make: Callable[[], dict[Key, _core.History]] = lambda: {
             key: _core.History.make(str(key), scale, period_s, most=most or 0) for key in readers
         }
@@ -228,7 +262,7 @@ class PythonLevels(Levels[Key]):
 
 
 def _tick_until(
-    levels: Callable[[], PythonLevels[Key] | None], stopped: threading.Event, period_s: float
+    levels: Callable[[], PythonLevels[Key] | None], stopped: _Stop, period_s: float
 ) -> None:
     deadline = time.monotonic() + period_s
     while not stopped.wait(max(0.0, deadline - time.monotonic())):

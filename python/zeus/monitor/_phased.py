@@ -102,6 +102,13 @@ class Phased:
         lines.append(f"{'window':{width}}  {f'{whole.time:.3f} s':>12}  {'':>8}  {whole.total}")
         return "\n".join(lines)
 
+    def _repr_html_(self) -> str:
+        from zeus.monitor import _html
+
+        rows = [(p.name, f"{p.time:.3f} s", str(p.total)) for p in self.phases.values()]
+        whole = self.measurement
+        return _html.table("phases", [*rows, ("window", f"{whole.time:.3f} s", str(whole.total))])
+
     def to_dict(self) -> dict[str, Any]:
         """JSON's types only."""
         return {

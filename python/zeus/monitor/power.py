@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from zeus import _core
 from zeus.device._machine import core_device
@@ -20,7 +20,6 @@ from zeus.device.exception import ZeusBaseGPUError
 from zeus.device.gpu import get_gpus
 from zeus.device.gpu.common import GPUs, ZeusGPUNotSupportedError
 from zeus.monitor._clock import WallClock
-from zeus.monitor._extras import extra
 from zeus.monitor._levels import CoreLevels, Levels, PythonLevels
 from zeus.monitor._measurement import PowerRun
 from zeus.utils.multiprocessing import warn_if_global_in_subprocess
@@ -339,20 +338,9 @@ class PowerMonitor:
             ValueError: The domain or the GPU is not sampled, or there are several.
             ImportError: NumPy is not installed.
         """
-        np = extra("numpy", "an array of power")
-        domain = self._for_energy(power_domain)
-        if gpu_index is None and len(self.gpu_indices) > 1:
-            raise ValueError(f"name one of the GPUs that are sampled: {self.gpu_indices}")
-        index = self.gpu_indices[0] if gpu_index is None else gpu_index
-        if index not in self.gpu_indices:
-            raise ValueError(f"GPU {index} is not sampled; these are: {self.gpu_indices}")
-        rows: Any
-        if isinstance(self._levels, CoreLevels):
-            rows = self._levels.rows((domain, index), 0.0, _clock.monotonic())
-        else:
-            runs = self._runs(index, 0.0, math.inf, domain)
-            rows = [(run.first_s, run.last_s, run.power_w) for run in runs]
-        return cast("numpy.ndarray[Any, Any]", np.asarray(rows, dtype=float).reshape(-1, 3))
+        from zeus import frames
+
+        return frames.power_array(self, self._for_energy(power_domain), gpu_index)
 
     def to_frame(self) -> pandas.DataFrame:
         """All readings as a table: domain, gpu, first and last (UTC), power_w; one row a run.
@@ -360,21 +348,9 @@ class PowerMonitor:
         Raises:
             ImportError: pandas is not installed.
         """
-        pandas = extra("pandas", "a table of power")
-        parts = []
-        for domain in self.measurement_domains:
-            for i in self.gpu_indices:
-                array = self.to_numpy(domain, i)
-                first, last = ([self._wall.wall(t) for t in array[:, c]] for c in (0, 1))
-                columns = {
-                    "domain": domain.value,
-                    "gpu": i,
-                    "first": pandas.to_datetime(first, unit="s", utc=True),
-                    "last": pandas.to_datetime(last, unit="s", utc=True),
-                    "power_w": array[:, 2],
-                }
-                parts.append(pandas.DataFrame(columns))
-        return pandas.concat(parts, ignore_index=True)
+        from zeus import frames
+
+        return frames.power_frame(self)
 
     # --- how they are answered ---
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import logging
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
 
-from zeus.monitor.energy import Measurement, ZeusMonitor
+from zeus.monitor.energy import Measurement, MeasurementState, ZeusMonitor
 from zeus.utils.framework import sync_execution as sync_execution_fn
 
 logger = logging.getLogger(__name__)
@@ -107,6 +107,20 @@ class ReplayZeusMonitor(ZeusMonitor):
         if cancel:
             return Measurement(time=0.0, gpu_energy=dict.fromkeys(self.gpu_indices, 0.0))
         return self._next_row(key)
+
+    def phases(self, *names: str, sync_execution: bool = True) -> NoReturn:
+        """Raises NotImplementedError: a log has windows only."""
+        raise NotImplementedError("a log of windows cannot be divided into phases")
+
+    def _begin(self, name: str, sync_execution: bool) -> MeasurementState:
+        """Of `window()`."""
+        self._sync(sync_execution)
+        return MeasurementState(0.0, {}, _name=name)
+
+    def _end(self, state: MeasurementState, sync_execution: bool, depth: int) -> Measurement:
+        """Of `window()`."""
+        self._sync(sync_execution)
+        return self._next_row(state._name)
 
     def _sync(self, wanted: bool) -> None:
         if wanted and not self.ignore_sync_execution and self.gpu_indices:
