@@ -14,7 +14,8 @@ from pathlib import Path
 from time import time
 from typing import TYPE_CHECKING, Literal
 
-from zeus.device._machine import core_device, daemon
+from zeus import _core
+from zeus.device._machine import core_device, daemon, machine
 from zeus.device.cpu import get_cpus
 from zeus.device.cpu.common import (
     CPUs,
@@ -134,7 +135,7 @@ class ZeusMonitor:
             return get_gpus()
         except ZeusGPUInitError as error:
             # What a daemon was to serve is not just absent: the user named it.
-            if daemon() is not None and wanted != []:
+            if wanted != [] and _named_does_not_answer():
                 raise
             self.unavailable.append(str(error))
             return EmptyGPUs()
@@ -150,7 +151,7 @@ class ZeusMonitor:
                 ) from error
             self.unavailable.append(str(error))
         except ZeusCPUInitError as error:
-            if daemon() is not None and wanted != []:
+            if wanted != [] and _named_does_not_answer():
                 raise
             self.unavailable.append(str(error))
         except ZeusBaseCPUError as error:
@@ -389,6 +390,17 @@ class ZeusMonitor:
         with self._lock:
             self.log_file.write(",".join(str(cell) for cell in cells) + "\n")
             self.log_file.flush()
+
+
+def _named_does_not_answer() -> bool:
+    """Whether the environment names a daemon or another machine, and it cannot be opened."""
+    if daemon() is None:
+        return False
+    try:
+        machine()
+    except _core.Error:
+        return True
+    return False
 
 
 _alive: weakref.WeakSet[ZeusMonitor] = weakref.WeakSet()
