@@ -5,7 +5,9 @@ from __future__ import annotations
 import logging
 import math
 import os
+import re
 import threading
+import warnings
 import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,6 +17,15 @@ from zeus.monitor.energy import Measurement, ZeusMonitor
 from zeus.monitor.power import PowerDomain, PowerMonitor
 
 logger = logging.getLogger(__name__)
+
+# Steps that are too short for a counter are lengthened up to so long.
+_LONGEST_STEP_S = 10.0
+# What a step is refused for when it is too short: the counter did not move, or but little.
+_TOO_SHORT = ("R1", "R5")
+
+# The monitor warns of windows without a number. Steps are nobody's windows: what they miss is added
+# later, or counted as missing.
+warnings.filterwarnings("ignore", module=re.escape(__name__))
 
 
 def energies(measurement: Measurement) -> Iterator[tuple[str, int, float]]:
@@ -34,6 +45,7 @@ class EnergyTotal:
 
     Steps follow each other at once. Another window spans them all: what was used between a step's
     end and the next one's beginning, and in steps whose energy was not known, is added from it.
+    Steps that prove too short for the counters are made longer.
 
     Attributes:
         monitor: What measures. Nobody else uses it.
@@ -61,6 +73,8 @@ class EnergyTotal:
         self._step = f"{self._span}_step"
         self._added: dict[tuple[str, int], float] = {}
         self._lost: set[tuple[str, int]] = set()
+        self._too_short = False
+        self._stride = self._left = 1
         self._lock = threading.Lock()
         self._finished = False
         _alive.add(self)
@@ -76,7 +90,8 @@ class EnergyTotal:
         A step that cannot be ended, since a device raises an error, goes on: nothing is lost.
         """
         with self._lock:
-            if self._finished:
+            self._left -= 1
+            if self._finished or self._left > 0:
                 return
             # A step that could not be begun is in the window that spans all.
             settle = self._step not in self.monitor.measurement_states
@@ -86,6 +101,7 @@ class EnergyTotal:
                 self._settle()
                 self.monitor.begin_window(self._span, sync_execution=False)
             self.monitor.begin_window(self._step, sync_execution=False)
+            self._left = self._stride
 
     def finish(self) -> None:
         """Add what was used up to now, and count no more; a second time is nothing."""
@@ -105,6 +121,8 @@ class EnergyTotal:
         """Tell whether every energy was known that was not before."""
         measurement = self.monitor.end_window(self._step, sync_execution=False)
         self._add(measurement)
+        if self._too_short and measurement.time < _LONGEST_STEP_S:
+            self._stride *= 2
         return all(
             not math.isnan(joules)
             for kind, index, joules in energies(measurement)
@@ -112,12 +130,16 @@ class EnergyTotal:
         )
 
     def _add(self, measurement: Measurement) -> None:
+        self._too_short = False
         for kind, index, joules in energies(measurement):
-            if math.isnan(joules):
-                self._lost.add((kind, index))
-                self._missing[kind].labels(window=self._name, index=index).inc()
-            else:
+            if not math.isnan(joules):
                 self._count(kind, index, joules)
+                continue
+            self._lost.add((kind, index))
+            if measurement.uncertainty[f"{kind}:{index}"].refusal.startswith(_TOO_SHORT):
+                self._too_short = True
+            else:
+                self._miss(kind, index)
 
     def _settle(self) -> None:
         """End the window that spans all steps, and add what they have less than it."""
@@ -128,8 +150,13 @@ class EnergyTotal:
         ):
             if not math.isnan(joules):
                 self._count(kind, index, joules - self._added.get((kind, index), 0.0))
+            elif (kind, index) in self._lost:
+                self._miss(kind, index)
         self._added.clear()
         self._lost.clear()
+
+    def _miss(self, kind: str, index: int) -> None:
+        self._missing[kind].labels(window=self._name, index=index).inc()
 
     def _count(self, kind: str, index: int, joules: float) -> None:
         if joules < 0:
