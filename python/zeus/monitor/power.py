@@ -310,6 +310,18 @@ class PowerMonitor:
             powers[i] = power
         return powers
 
+    def get_known_power(
+        self, power_domain: PowerDomain | str = PowerDomain.DEVICE_INSTANT
+    ) -> dict[int, float]:
+        """Watts now, of those GPUs whose power is known now.
+
+        Raises:
+            ValueError: The domain is not sampled.
+        """
+        domain = self._monitored(power_domain)
+        powers = ((i, self._latest(domain, i)) for i in self.gpu_indices)
+        return {i: power for i, power in powers if power is not None}
+
     def health(self) -> dict[str, str]:
         """What can no longer be read and why, by "device_instant of GPU 0"; empty: all is well."""
         if self._levels is None:

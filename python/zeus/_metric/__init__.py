@@ -1,0 +1,1 @@
+"""What `zeus.metric` is made of."""
