@@ -100,6 +100,11 @@ void add_serve(CLI::App& app, ServeOptions& o, Words& w) {
   app.add_option("--max-connections", o.connections, "Open at once (default: 20000)")
       ->type_name("INT")
       ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-connections-per-peer", o.per_peer,
+                 "Open at once by one user, or by one host over TCP; root over the Unix socket may "
+                 "have all (default: a quarter of them, at least 64)")
+      ->type_name("INT")
+      ->check(CLI::Range(1, 1'000'000));
   app.add_option("--gpu-power-poll-hz", o.gpu_hz, "Of power streams (default: 20)")
       ->type_name("INT")
       ->check(CLI::Range(0, 1000));

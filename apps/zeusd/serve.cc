@@ -262,6 +262,7 @@ struct Service {
     s.workers =
         o.workers != 0 ? o.workers : std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
     s.connections = o.connections;
+    s.per_peer = o.per_peer != 0 ? o.per_peer : std::max<std::size_t>(o.connections / 4, 64);
     s.headers_sent = fmt::format("zeus-protocol: {}\r\n", zeus::net::kProtocol);
     return s;
   }
