@@ -16,6 +16,7 @@
 #include "control.h"
 #include "daemon.h"
 #include "device/backend.h"
+#include "guard.h"
 #include "leases.h"
 #include "net/listen.h"
 #include "net/server.h"
@@ -221,7 +222,7 @@ struct Service {
         access(std::move(access_given)),
         daemon(
             {ZEUS_VERSION, o.cpu_hz, scenario(node), o.always_sample, [this] { return healthy(); }},
-            {node, readers, access}),
+            {node, readers, access, guard}),
         server(server_options(o), daemon),
         leases(
             server.context(0),
@@ -233,7 +234,7 @@ struct Service {
             node, leases,
             Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); },
                              seconds(o.adoption_s)})),
-        streams(node, readers, server,
+        streams(node, readers, guard, server,
                 {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
     auto& parts = daemon.parts();
     parts.server = &server;
@@ -272,6 +273,7 @@ struct Service {
   Readers readers;
   Node node;
   Access access;
+  Guard guard;
   Daemon daemon;
   zeus::net::Server server;
   std::optional<zeus::net::UnixListener> listener;
