@@ -104,6 +104,16 @@ bool People::has(const Peer& peer) const {
   return std::any_of(theirs.begin(), theirs.end(), [this](gid_t g) { return groups.contains(g); });
 }
 
+Access::Access(Options options)
+    : options_(std::move(options)),
+      required_(options_.key.has_value()),
+      key_(required_ ? std::make_shared<const zeus::net::SigningKey>(*std::move(options_.key))
+                     : nullptr) {}
+
+void Access::exchange_key(zeus::net::SigningKey key) {
+  key_.set(std::make_shared<const zeus::net::SigningKey>(std::move(key)));
+}
+
 bool Access::enabled(Group group) const noexcept {
   return std::find(options_.enabled.begin(), options_.enabled.end(), group) !=
          options_.enabled.end();
@@ -143,7 +153,7 @@ std::optional<Response> Access::check(const Request& request, const Place& place
     return refusal(404, fmt::format("the API group {} is not enabled; start zeusd with --enable {}",
                                     to_string(*place.group), to_string(*place.group)));
   }
-  if (!options_.key) {
+  if (!required_) {
     if (request.path.starts_with("/auth/")) {
       return refusal(404, "this daemon asks for no tokens");
     }
@@ -152,7 +162,7 @@ std::optional<Response> Access::check(const Request& request, const Place& place
       return unauthorised("this daemon asks for a token: Authorization: Bearer TOKEN");
     }
     auto claims =
-        zeus::net::verify(*options_.key, request.authorization.substr(kBearer.size()), unix_now());
+        zeus::net::verify(*key_.get(), request.authorization.substr(kBearer.size()), unix_now());
     if (!claims) return unauthorised(claims.error().detail);
     caller.name = fmt::format("token {} from {}", claims->subject, peer.name);
     caller.holder.who = "token " + claims->subject;
@@ -185,7 +195,7 @@ std::optional<Response> Access::check(const Request& request, const Place& place
 
 bool Access::may(Group group, const Peer& peer, const Caller& caller) const {
   if (!enabled(group)) return false;
-  if (options_.key) {
+  if (required_) {
     if (!caller.claims) return false;
     const auto& scopes = caller.claims->scopes;
     if (std::find(scopes.begin(), scopes.end(), group) == scopes.end()) return false;

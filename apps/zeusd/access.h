@@ -1,6 +1,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "leases.h"
+#include "live.h"
 #include "net/http.h"
 #include "net/protocol.h"
 #include "net/token.h"
@@ -52,11 +54,14 @@ class Access {
     bool check_hosts = true;
     bool tcp_read_only = false;  ///< No control but over a Unix socket.
   };
-  explicit Access(Options options) : options_(std::move(options)) {}
+  explicit Access(Options options);
 
   bool enabled(Group group) const noexcept;
-  bool required() const noexcept { return options_.key.has_value(); }
+  bool required() const noexcept { return required_; }
   const std::vector<Group>& groups() const noexcept { return options_.enabled; }
+
+  /// Tokens are signed with `key` from now on. Only where there was a key.
+  void exchange_key(zeus::net::SigningKey key);
 
   /// The refusal, or nothing, and then who asks. The order is that of the wire: a disabled group
   /// before a missing token before a missing scope.
@@ -68,7 +73,9 @@ class Access {
  private:
   std::optional<zeus::net::Response> check_host(const zeus::net::Request& request) const;
 
-  Options options_;
+  Options options_;  ///< But for the key.
+  const bool required_;
+  Live<zeus::net::SigningKey> key_;
 };
 
 }  // namespace zeus::zeusd

@@ -39,7 +39,7 @@ std::string words(const KnobInfo& knob, const Setting& s) {
 class OverriddenKnob final : public Knob {
  public:
   OverriddenKnob(const KnobInfo& info, unsigned gpu, const DeviceInfo& device,
-                 const Overrides& overrides, const std::atomic<bool>& abort)
+                 const Live<Overrides>& overrides, const std::atomic<bool>& abort)
       : native_(info.knob), name_(info.name), overrides_(overrides), abort_(abort) {
     values_.gpu_id = gpu;
     values_.uuid = device.id;
@@ -53,13 +53,14 @@ class OverriddenKnob final : public Knob {
   }
   Status set(Setting to) override {
     const auto operation = operation_of(to);
-    if (!overrides_.has(operation)) return native_->set(to);
+    const auto overrides = overrides_.get();
+    if (!overrides->has(operation)) return native_->set(to);
     OverrideValues values = values_;
     values.power_limit_mw = mw(to.low);
     values.min_clock_mhz = mhz(to.low);
     values.max_clock_mhz = mhz(to.high);
     values.enabled = to.low != 0;
-    auto done = overrides_.run(operation, values, abort_);
+    auto done = overrides->run(operation, values, abort_);
     if (done) {
       const std::lock_guard lock(mutex_);
       set_ = to;
@@ -80,7 +81,7 @@ class OverriddenKnob final : public Knob {
 
   Knob* native_;
   std::string name_;
-  const Overrides& overrides_;
+  const Live<Overrides>& overrides_;
   const std::atomic<bool>& abort_;
   OverrideValues values_{};
   std::mutex mutex_;
@@ -264,6 +265,9 @@ Outcome Control::submit(unsigned gpu, Write write, std::function<void(Outcome)> 
 
 Outcome Control::execute(Lane& lane, const Write& write) {
   const Gpu& gpu = *lane.gpu;
+  if (options_.ready) {
+    if (const auto ready = options_.ready(); !ready) return {503, ready.error().detail};
+  }
   Audit audit{
       write.who, gpu.device->info.id, std::string(to_string(write.operation)), {}, {}, write.lease,
       {}};
@@ -348,7 +352,7 @@ Result<zeus::Lease> Control::take(Lane& lane, const KnobInfo& knob, Setting to,
 /// Both, the second even where the first fails; the first error is reported.
 Outcome Control::reset_clocks(Lane& lane, const Write& write, Audit& audit) {
   const Gpu& gpu = *lane.gpu;
-  const auto* const overrides = options_.overrides;
+  const auto overrides = options_.overrides != nullptr ? options_.overrides->get() : nullptr;
   if (overrides != nullptr && overrides->has(Operation::reset_locked_clocks)) {
     for (const char* name : {"sm_clock", "memory_clock"}) {
       const auto held = lane.held.find(name);

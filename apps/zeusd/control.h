@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "leases.h"
+#include "live.h"
 #include "node.h"
 #include "overrides.h"
 #include "zeus/lease.h"
@@ -53,8 +54,9 @@ class Control {
 
   struct Options {
     std::filesystem::path journal;
-    const Overrides* overrides = nullptr;  ///< Instead of the driver, for some operations.
+    const Live<Overrides>* overrides = nullptr;  ///< Instead of the driver, for some operations.
     std::function<void(const Audit&)> audit;
+    std::function<Status()> ready;  ///< Whether the audit takes what a client wants done.
     std::chrono::seconds adoption{10};
   };
   /// `leases` must outlive it, and tell it of their ends by ended().

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -14,6 +13,7 @@
 
 #include "access.h"
 #include "control.h"
+#include "guard.h"
 #include "leases.h"
 #include "net/query.h"
 #include "net/server.h"
@@ -51,6 +51,7 @@ class Daemon final : public zeus::net::Handler {
     const Node& node;
     Readers& readers;
     const Access& access;
+    Guard& guard;
     zeus::net::Server* server = nullptr;  ///< Set once they are made.
     Leases* leases = nullptr;
     Control* control = nullptr;
@@ -120,14 +121,8 @@ class Daemon final : public zeus::net::Handler {
   Awaitable<Response> cpu_power(Call& call);
   Awaitable<Response> cpu_stream(Call& call);
   bool guarded(const Call& call) const;
-  using Pair = std::pair<Value, Value>;  ///< Package and DRAM.
-  Awaitable<std::vector<Pair>> read_cpus(std::vector<const Cpu*> cpus, bool guard,
-                                         WorkerRef worker);
-  /// What peers were told who could not read a CPU's counters themselves.
-  struct Guarded {
-    Pair values;
-    std::chrono::steady_clock::time_point at{};
-  };
+  Awaitable<std::vector<Guard::Told>> read_cpus(std::vector<const Cpu*> cpus, bool guard,
+                                                WorkerRef worker);
 
   Options options_;
   Parts parts_;
@@ -136,8 +131,6 @@ class Daemon final : public zeus::net::Handler {
   std::shared_ptr<const std::string> discovery_;
   std::map<std::string, Entry, std::less<>> routes_;
   std::atomic<std::uint64_t> unknown_{0};
-  std::mutex guard_;
-  std::map<unsigned, Guarded> guarded_;
 };
 
 /// {"errors": {"1": "..."}} with the worst status.

@@ -20,7 +20,8 @@ TEST(Daemon, EveryRouteHasAGroupOrIsOpenOrAsksForAToken) {
   Readers readers;
   const Node node(Machine{}, readers, true, true);
   const Access access({{Group::gpu_control, Group::gpu_read, Group::cpu_read}});
-  const Daemon daemon({"0", 10}, {node, readers, access});
+  Guard guard;
+  const Daemon daemon({"0", 10}, {node, readers, access, guard});
 
   std::vector<std::string> open, token;
   std::size_t grouped = 0;

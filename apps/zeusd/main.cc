@@ -1,7 +1,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <grp.h>
-#include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -10,8 +9,10 @@
 #include <chrono>
 #include <CLI/CLI.hpp>
 #include <map>
+#include <memory>
 #include <string>
 
+#include "log_sink.h"
 #include "net/token.h"
 #include "options.h"
 
@@ -80,14 +81,16 @@ void add_serve(CLI::App& app, ServeOptions& o, Words& w) {
                  "behind an @")
       ->type_name("RULE");
   app.add_option("--signing-key-path", o.signing_key,
-                 "Key that tokens are signed with; clients then need one")
+                 "Key that tokens are signed with; clients then need one. SIGHUP reads it anew")
       ->type_name("FILE");
   app.add_option("--gpu-command-overrides", o.overrides,
-                 "Commands in place of the driver's calls, TOML")
+                 "Commands in place of the driver's calls, TOML. SIGHUP reads them anew")
       ->type_name("FILE");
   app.add_option("--journal", o.journal, "Folder for what to put back (default: /run/zeus)")
       ->type_name("DIR");
-  app.add_option("--audit-log", o.audit_log, "A line of JSON for each write, appended")
+  app.add_option(
+         "--audit-log", o.audit_log,
+         "A line of JSON for each write, appended; while it cannot be written, no write is done")
       ->type_name("FILE");
   app.add_option("--adoption-seconds", o.adoption_s,
                  "How long leases of a daemon that died wait to be renewed (default: 10)")
@@ -98,6 +101,11 @@ void add_serve(CLI::App& app, ServeOptions& o, Words& w) {
       ->type_name("INT")
       ->check(CLI::Range(1, 256));
   app.add_option("--max-connections", o.connections, "Open at once (default: 20000)")
+      ->type_name("INT")
+      ->check(CLI::Range(1, 1'000'000));
+  app.add_option("--max-connections-per-peer", o.per_peer,
+                 "Open at once by one user, or by one host over TCP; root over the Unix socket may "
+                 "have all (default: a quarter of them, at least 64)")
       ->type_name("INT")
       ->check(CLI::Range(1, 1'000'000));
   app.add_option("--gpu-power-poll-hz", o.gpu_hz, "Of power streams (default: 20)")
@@ -178,7 +186,10 @@ int issue(const Issue& i) {
   const auto expires = zeus::net::parse_expiry(i.expires, now);
   if (!expires) return fail(expires.error());
   const auto key = zeus::net::SigningKey::load(i.key, false);
-  if (!key) return fail(key.error());
+  if (!key) {
+    return fail({key.error().code, key.error().vendor,
+                 key.error().detail + "; it is named by --signing-key-path"});
+  }
   zeus::net::Claims claims{i.user, {}, *expires};
   for (const std::string& s : i.scopes) claims.scopes.push_back(group_or_throw(s));
   if (claims.scopes.empty()) fmt::print(stderr, "zeusd: this token has no scope\n");
@@ -215,8 +226,8 @@ int run_main(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     return e.get_exit_code() == 0 ? app.exit(e) : (app.exit(e), kUsage);
   }
-  auto log = spdlog::stderr_color_mt("zeusd");
-  log->set_pattern("%Y-%m-%dT%H:%M:%S.%e %^%l%$ %v");
+  auto log = std::make_shared<spdlog::logger>("zeusd", std::make_shared<LogSink>(STDERR_FILENO));
+  log->set_pattern("%Y-%m-%dT%H:%M:%S.%e %l %v");
   log->set_level(spdlog::level::from_str(words.log_level));
   spdlog::set_default_logger(std::move(log));
   return serve(options);

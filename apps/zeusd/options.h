@@ -35,6 +35,7 @@ struct ServeOptions {
   unsigned workers = 0;  ///< 0: as many as there are processors, up to 4.
   unsigned gpu_hz = 20, cpu_hz = 10;
   std::size_t connections = 20'000;
+  std::size_t per_peer = 0;  ///< Connections; 0: a quarter of all, and 64 at the least.
   bool always_sample = false;
 };
 

@@ -15,10 +15,6 @@ using zeus::net::Method;
 using zeus::net::parse_ids;
 using zeus::net::Query;
 
-/// Faster or finer than this, the power of a processor tells what it computes (CVE-2020-8694): it
-/// is for those only who could read the counter themselves.
-constexpr milliseconds kGuardedPeriod(100);
-
 std::string_view cannot(Errc code) {
   switch (code) {
     case Errc::denied: return "this daemon may not read its counter; run it as root";
@@ -99,43 +95,30 @@ Awaitable<Response> Daemon::cpu_energy(Call& call) {
   co_return json(body + '}');
 }
 
-/// The counters of some packages. For guarded peers, what everybody of them was told less than the
-/// guarded period ago.
-Awaitable<std::vector<Daemon::Pair>> Daemon::read_cpus(std::vector<const Cpu*> cpus, bool guard,
-                                                       WorkerRef worker) {
+/// The counters of some packages; for guarded peers, what may be told of them.
+Awaitable<std::vector<Guard::Told>> Daemon::read_cpus(std::vector<const Cpu*> cpus, bool guard,
+                                                      WorkerRef worker) {
+  std::vector<std::optional<Guard::Told>> kept(cpus.size());
   std::vector<Feed*> feeds;
-  std::vector<Pair> out(cpus.size());
-  const auto now = std::chrono::steady_clock::now();
-  std::vector<bool> kept(cpus.size());
   for (std::size_t i = 0; i < cpus.size(); ++i) {
     const Cpu& c = *cpus[i];
-    if (guard && c.guarded) {
-      const std::lock_guard lock(guard_);
-      const auto told = guarded_.find(c.id);
-      if (told != guarded_.end() && now - told->second.at < kGuardedPeriod) {
-        out[i] = told->second.values;
-        kept[i] = true;
-        continue;
-      }
-    }
+    if (guard && c.guarded) kept[i] = parts_.guard.kept(c.id, std::chrono::steady_clock::now());
+    if (kept[i]) continue;
     feeds.push_back(c.package->feed);
     if (c.dram) feeds.push_back(c.dram->feed);
   }
   const auto op = co_await read(std::move(feeds), worker);
+  std::vector<Guard::Told> out(cpus.size());
   for (std::size_t i = 0; i < cpus.size(); ++i) {
-    if (kept[i]) continue;
     const Cpu& c = *cpus[i];
-    out[i].first = op->value(c.package->feed, c.package->slot);
-    if (c.dram) out[i].second = op->value(c.dram->feed, c.dram->slot);
-    if (!guard || !c.guarded) continue;
-    const std::lock_guard lock(guard_);
-    Guarded& told = guarded_[c.id];
-    // Of several that read at once the first is told to all.
-    if (told.at != std::chrono::steady_clock::time_point{} &&
-        std::chrono::steady_clock::now() - told.at < kGuardedPeriod) {
-      out[i] = told.values;
-    } else {
-      told = {out[i], std::chrono::steady_clock::now()};
+    if (kept[i]) {
+      out[i] = *kept[i];
+      continue;
+    }
+    out[i].package = op->value(c.package->feed, c.package->slot);
+    if (c.dram) out[i].dram = op->value(c.dram->feed, c.dram->slot);
+    if (guard && c.guarded) {
+      out[i] = parts_.guard.tell(c.id, out[i], std::chrono::steady_clock::now());
     }
   }
   co_return out;
@@ -151,7 +134,7 @@ Awaitable<Response> Daemon::cpu_power(Call& call) {
 
   std::chrono::nanoseconds period(1'000'000'000 / std::max(options_.cpu_hz, 1U));
   // Two guarded values must not be one and the same.
-  if (guard) period = std::max<std::chrono::nanoseconds>(period, kGuardedPeriod + milliseconds(5));
+  if (guard) period = std::max<std::chrono::nanoseconds>(period, Guard::kPeriod + milliseconds(5));
   const auto before = co_await read_cpus(*cpus, guard, call.worker);
   asio::steady_timer timer(call.worker.context, period);
   co_await timer.async_wait(asio::use_awaitable);
@@ -162,12 +145,12 @@ Awaitable<Response> Daemon::cpu_power(Call& call) {
   bool first = true;
   for (std::size_t i = 0; i < cpus->size(); ++i) {
     const Cpu& c = *(*cpus)[i];
-    const auto package = power_mw(*c.package, before[i].first, after[i].first);
-    const auto dram = c.dram ? power_mw(*c.dram, before[i].second, after[i].second) : std::nullopt;
+    const auto package = power_mw(*c.package, before[i].package, after[i].package);
+    const auto dram = c.dram ? power_mw(*c.dram, before[i].dram, after[i].dram) : std::nullopt;
     if (!package || (c.dram && !dram)) {
       errors.add(
           c.id, 500,
-          fmt::format("cannot tell the power of CPU {}: {}", c.id, cannot(after[i].first.error)));
+          fmt::format("cannot tell the power of CPU {}: {}", c.id, cannot(after[i].package.error)));
       continue;
     }
     fmt::format_to(std::back_inserter(body), "{}\"{}\":{{\"cpu_mw\":{},\"dram_mw\":{}}}",

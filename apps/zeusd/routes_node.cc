@@ -216,8 +216,8 @@ Awaitable<Response> Daemon::metrics(Call& call) {
         m.domains.push_back(std::move(d));
         return v.ok();
       };
-      bool up = add_domain(*c.package, readings[i].first);
-      if (c.dram) up |= add_domain(*c.dram, readings[i].second);
+      bool up = add_domain(*c.package, readings[i].package);
+      if (c.dram) up |= add_domain(*c.dram, readings[i].dram);
       m.devices.push_back({c.device->info, up, std::nullopt});
     }
   }

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 #include <grp.h>
 #include <signal.h>
-#include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -13,9 +12,11 @@
 #include <thread>
 #include <utility>
 
+#include "audit_log.h"
 #include "control.h"
 #include "daemon.h"
 #include "device/backend.h"
+#include "guard.h"
 #include "leases.h"
 #include "net/listen.h"
 #include "net/server.h"
@@ -23,6 +24,7 @@
 #include "notify.h"
 #include "options.h"
 #include "readers.h"
+#include "reload.h"
 #include "streams.h"
 
 namespace zeus::zeusd {
@@ -159,35 +161,6 @@ std::shared_ptr<asio::ssl::context> tls_of(const ServeOptions& o) {
   return tls;
 }
 
-/// One line of JSON for each write: who, what, from what, to what, and what came of it.
-class AuditLog {
- public:
-  explicit AuditLog(const std::filesystem::path& file) {
-    if (file.empty()) return;
-    try {
-      log_ = std::make_shared<spdlog::logger>(
-          "audit", std::make_shared<spdlog::sinks::basic_file_sink_mt>(file.native()));
-    } catch (const spdlog::spdlog_ex& e) {
-      throw CannotServe(fmt::format("cannot write the audit log {}: {}", file.native(), e.what()));
-    }
-    log_->set_pattern("%v");
-    log_->flush_on(spdlog::level::info);
-  }
-  void operator()(const Audit& a) const {
-    nlohmann::ordered_json line = {{"time_ms", unix_ms_now()},  {"who", a.who},   {"gpu", a.gpu},
-                                   {"operation", a.operation},  {"from", a.from}, {"to", a.to},
-                                   {"status", a.outcome.status}};
-    if (!a.lease.empty()) line["lease"] = a.lease.substr(0, 8);
-    if (!a.outcome.text.empty()) line["error"] = a.outcome.text.substr(0, 1000);
-    const std::string text = line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-    spdlog::info("audit {}", text);
-    if (log_) log_->info("{}", text);
-  }
-
- private:
-  std::shared_ptr<spdlog::logger> log_;
-};
-
 /// How often counters that wrap must be read: twice before any could have.
 Duration keep_period(const Readers& readers) {
   Duration period = seconds(10);
@@ -215,13 +188,14 @@ void keep_counters(Readers& readers, bool all) {
 /// Everything that serves, in the order in which it is made.
 struct Service {
   Service(const ServeOptions& o, Machine machine, const std::vector<Group>& groups,
-          Access access_given, const Overrides* overrides)
-      : audit(o.audit_log),
+          Access::Options access_options, std::shared_ptr<const Overrides> commands)
+      : audit(must(AuditLog::open(o.audit_log))),
+        overrides(commands ? std::make_unique<Live<Overrides>>(std::move(commands)) : nullptr),
         node(std::move(machine), readers, gpus(groups), cpus(groups)),
-        access(std::move(access_given)),
+        access(std::move(access_options)),
         daemon(
             {ZEUS_VERSION, o.cpu_hz, scenario(node), o.always_sample, [this] { return healthy(); }},
-            {node, readers, access}),
+            {node, readers, access, guard}),
         server(server_options(o), daemon),
         leases(
             server.context(0),
@@ -231,9 +205,9 @@ struct Service {
             }),
         control(std::make_unique<Control>(
             node, leases,
-            Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); },
-                             seconds(o.adoption_s)})),
-        streams(node, readers, server,
+            Control::Options{o.journal, overrides.get(), [this](const Audit& a) { audit->add(a); },
+                             [this] { return audit->ready(); }, seconds(o.adoption_s)})),
+        streams(node, readers, guard, server,
                 {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
     auto& parts = daemon.parts();
     parts.server = &server;
@@ -262,15 +236,18 @@ struct Service {
     s.workers =
         o.workers != 0 ? o.workers : std::clamp(std::thread::hardware_concurrency(), 1U, 4U);
     s.connections = o.connections;
+    s.per_peer = o.per_peer != 0 ? o.per_peer : std::max<std::size_t>(o.connections / 4, 64);
     s.headers_sent = fmt::format("zeus-protocol: {}\r\n", zeus::net::kProtocol);
     return s;
   }
   bool healthy() const { return !listener || listener->intact(); }
 
-  AuditLog audit;
+  std::unique_ptr<AuditLog> audit;
+  std::unique_ptr<Live<Overrides>> overrides;  ///< Null where there is no file of them.
   Readers readers;
   Node node;
   Access access;
+  Guard guard;
   Daemon daemon;
   zeus::net::Server server;
   std::optional<zeus::net::UnixListener> listener;
@@ -294,8 +271,9 @@ void listen(Service& service, const ServeOptions& o) {
   }
 }
 
-/// Looks after everything that has its time, until a signal comes. The result is that signal.
-int keep(Service& service, const sigset_t& signals) {
+/// Looks after everything that has its time, until a signal comes that ends it. The result is that
+/// signal.
+int keep(Service& service, const ServeOptions& o, const sigset_t& signals) {
   const Duration counters_every = keep_period(service.readers);
   const auto watchdog = watchdog_period();
   Duration tick = std::min<Duration>(milliseconds(250), counters_every);
@@ -305,7 +283,13 @@ int keep(Service& service, const sigset_t& signals) {
   while (true) {
     siginfo_t info{};
     const int signal = ::sigtimedwait(&signals, &info, &wait);
-    if (signal > 0) return signal;
+    if (signal == SIGHUP) {
+      notify("RELOADING=1");
+      reload(o, {service.access, service.overrides.get(), *service.audit});
+      notify("READY=1");
+    } else if (signal > 0) {
+      return signal;
+    }
     const auto now = SteadyClock::now();
     service.leases.sweep(now);
     service.readers.nudge();
@@ -333,12 +317,11 @@ int run(ServeOptions o) {
   ::signal(SIGPIPE, SIG_IGN);
   ::signal(SIGXFSZ, SIG_IGN);  // A journal that may not grow is an error like a full disk.
 
-  std::optional<Overrides> overrides;
+  std::shared_ptr<const Overrides> overrides;
   if (!o.overrides.empty()) {
-    overrides = must(Overrides::load(o.overrides));
-    for (const std::string& w : overrides->warnings()) spdlog::warn("{}", w);
+    overrides = std::make_shared<const Overrides>(must(load_overrides(o)));
   }
-  const Overrides* const commands = overrides && !overrides->empty() ? &*overrides : nullptr;
+  const Overrides* const commands = overrides && !overrides->empty() ? overrides.get() : nullptr;
   Machine machine = open_machine(o);
   const auto groups = groups_of(o, machine, commands);
   if (commands != nullptr && !Service::has(groups, Group::gpu_control)) {
@@ -349,11 +332,7 @@ int run(ServeOptions o) {
   }
   Access::Options access{groups, std::nullopt, o.people, {}, !o.compat, o.tcp_read_only};
   access.hosts.insert(o.allow_hosts.begin(), o.allow_hosts.end());
-  if (!o.signing_key.empty()) {
-    auto key = zeus::net::SigningKey::load(o.signing_key, !o.compat);
-    if (!key) throw CannotServe(key.error().detail + "; it is named by --signing-key-path");
-    access.key = *std::move(key);
-  }
+  if (!o.signing_key.empty()) access.key = must(load_key(o));
   check_exposure(o, groups, access.key.has_value());
   std::error_code ec;
   if (Service::has(groups, Group::gpu_control)) {
@@ -375,8 +354,8 @@ int run(ServeOptions o) {
     }
   }
 
-  auto service =
-      std::make_unique<Service>(o, std::move(machine), groups, Access(std::move(access)), commands);
+  auto service = std::make_unique<Service>(o, std::move(machine), groups, std::move(access),
+                                           std::move(overrides));
   listen(*service, o);
   keep_counters(service->readers, true);  // All joules that are served count from now.
   if (Service::has(groups, Group::gpu_control)) {
@@ -393,7 +372,7 @@ int run(ServeOptions o) {
                    : "");
   notify("READY=1");
 
-  const int signal = keep(*service, signals);
+  const int signal = keep(*service, o, signals);
   spdlog::info("signal {}: stopping", signal);
   notify("STOPPING=1");
   service->server.stop();

@@ -14,8 +14,6 @@ namespace asio = boost::asio;
 using std::chrono::milliseconds;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr milliseconds kSlowPeriod(100);
-
 /// The wall clock at an instant of the steady one.
 std::int64_t unix_ms(Instant at) {
   const auto age = SteadyClock::now() - at;
@@ -41,19 +39,37 @@ struct Streams::Topic {
   std::vector<Feed*> feeds{};
   Channel main{}, dram{};
   bool has_dram = false;
-  bool guarded = false;  ///< At most ten values a second for some.
+  bool guarded = false;  ///< Not for all subscribers are all values.
   Duration period{};
   bool always = false;
 
-  std::atomic<int> subscribers{0};
+  std::atomic<int> subscribers{0}, slow_subscribers{0};
   std::atomic<bool> fresh{false};  ///< Somebody has just subscribed.
 
   // Of the first worker's thread.
   bool polling = false;
-  bool slow_wait = false;  ///< Of some that are slow: for a value that others have, or a first one.
-  Instant next{}, sent{}, sent_slow{};
-  std::optional<std::uint64_t> value{}, dram_value{};  ///< As sent last, in mW.
-  Value before{}, dram_before{};                       ///< Of counters.
+  Instant next{};
+  /// What was sent last, and when.
+  struct Sent {
+    std::optional<std::uint64_t> value{}, dram{};  ///< In mW.
+    Instant at{};
+    bool again = false;  ///< Somebody has just come, who has not got it.
+
+    /// Whether it is to be sent; then it is noted as sent.
+    bool due(const std::optional<std::uint64_t>& v, const std::optional<std::uint64_t>& d,
+             Instant now, milliseconds repeat) {
+      if (!v || (v == value && d == dram && !again && now - at < repeat)) return false;
+      *this = {v, d, now, false};
+      return true;
+    }
+  } sent{}, sent_slow{};
+  Value before{}, dram_before{};  ///< Of counters.
+  Guard::Told told{};             ///< What slow subscribers know.
+
+  std::optional<std::uint64_t> dram_mw(const Value& from, const Value& to) const {
+    return has_dram ? power_mw(dram, from, to) : std::nullopt;
+  }
+  std::string event(std::int64_t ms, const Sent& what) const;
 };
 
 struct Streams::Desk {
@@ -76,6 +92,7 @@ class Streams::Subscription final : public zeus::net::Stream {
     for (Topic* t : topics_) {
       std::erase(desk_.by_topic[t->index], this);
       --t->subscribers;
+      if (slow_) --t->slow_subscribers;
     }
     --streams_.subscribers_;
   }
@@ -87,6 +104,7 @@ class Streams::Subscription final : public zeus::net::Stream {
     for (Topic* t : topics_) {
       desk_.by_topic[t->index].push_back(this);
       ++t->subscribers;
+      if (slow_) ++t->slow_subscribers;
       streams_.wake(*t);
     }
     if (!desk_.beating) {
@@ -125,8 +143,9 @@ void Streams::Desk::beat(milliseconds every) {
   });
 }
 
-Streams::Streams(const Node& node, Readers& readers, zeus::net::Server& server, Options options)
-    : readers_(readers), server_(server), options_(options) {
+Streams::Streams(const Node& node, Readers& readers, Guard& guard, zeus::net::Server& server,
+                 Options options)
+    : readers_(readers), guard_(guard), server_(server), options_(options) {
   asio::io_context& first = server_.context(0);
   const auto add = [&](bool gpu, unsigned id, const Channel& main, unsigned hz) -> Topic& {
     Topic& t = *topics_.emplace_back(std::make_unique<Topic>(first, topics_.size()));
@@ -192,10 +211,9 @@ void Streams::wake(Topic& topic) {
   asio::post(server_.context(0), [this, &topic] {
     if (std::exchange(topic.polling, true)) return;
     topic.next = SteadyClock::now();
-    topic.value.reset();
-    topic.dram_value.reset();
-    topic.before = {};
-    topic.dram_before = {};
+    topic.sent = topic.sent_slow = {};
+    topic.before = topic.dram_before = {};
+    topic.told = {};
     poll(topic);
   });
 }
@@ -217,43 +235,35 @@ std::optional<std::uint64_t> power_mw(const Channel& channel, const Value& befor
   return static_cast<std::uint64_t>(joules / seconds * 1e3);
 }
 
+std::string Streams::Topic::event(std::int64_t ms, const Sent& what) const {
+  if (gpu) {
+    return fmt::format("data: {{\"timestamp_ms\":{},\"gpu_id\":{},\"power_mw\":{}}}\n\n", ms, id,
+                       *what.value);
+  }
+  return fmt::format("data: {{\"timestamp_ms\":{},\"cpu_id\":{},\"cpu_mw\":{},\"dram_mw\":{}}}\n\n",
+                     ms, id, *what.value,
+                     what.dram ? fmt::to_string(*what.dram) : std::string("null"));
+}
+
 void Streams::take(Topic& topic, const ReadOp& op) {
   const Value now = op.value(topic.main.feed, topic.main.slot);
-  std::optional<std::uint64_t> value, dram;
+  const Instant at = SteadyClock::now();
+  if (now.ok() && topic.fresh.exchange(false)) topic.sent.again = topic.sent_slow.again = true;
   if (topic.gpu) {
-    if (now.ok()) value = topic.main.on_wire(now);
-  } else {
-    value = power_mw(topic.main, topic.before, now);
-    if (now.ok()) topic.before = now;
-    if (topic.has_dram) {
-      const Value other = op.value(topic.dram.feed, topic.dram.slot);
-      dram = power_mw(topic.dram, topic.dram_before, other);
-      if (other.ok()) topic.dram_before = other;
+    const auto value = now.ok() ? std::optional(topic.main.on_wire(now)) : std::nullopt;
+    if (topic.sent.due(value, std::nullopt, at, options_.repeat)) {
+      publish(topic, topic.event(unix_ms(now.at), topic.sent), To::all);
     }
-  }
-  if (value) {
-    const Instant at = SteadyClock::now();
-    const bool fresh = topic.fresh.exchange(false);
-    const bool due = fresh || at - topic.sent >= options_.repeat;
-    topic.slow_wait |= fresh;
-    // Whoever may have ten values a second gets no more by subscribing again and again.
-    const bool everybody = !topic.guarded || at - topic.sent_slow >= kSlowPeriod;
-    if (due || value != topic.value || dram != topic.dram_value || (topic.slow_wait && everybody)) {
-      const auto ms = unix_ms(now.at);
-      if (everybody) topic.sent_slow = at;
-      topic.slow_wait = !everybody;
-      topic.sent = at;
-      topic.value = value;
-      topic.dram_value = dram;
-      publish(topic,
-              topic.gpu ? fmt::format("data: {{\"timestamp_ms\":{},\"gpu_id\":{},\"power_mw\":{}}}"
-                                      "\n\n",
-                                      ms, topic.id, *value)
-                        : fmt::format("data: {{\"timestamp_ms\":{},\"cpu_id\":{},\"cpu_mw\":{},"
-                                      "\"dram_mw\":{}}}\n\n",
-                                      ms, topic.id, *value,
-                                      dram ? fmt::to_string(*dram) : std::string("null")),
-              everybody);
+  } else {
+    const Value other = topic.has_dram ? op.value(topic.dram.feed, topic.dram.slot) : Value{};
+    if (topic.sent.due(power_mw(topic.main, topic.before, now),
+                       topic.dram_mw(topic.dram_before, other), at, options_.repeat)) {
+      publish(topic, topic.event(unix_ms(now.at), topic.sent), topic.guarded ? To::fast : To::all);
+    }
+    if (now.ok()) topic.before = now;
+    if (other.ok()) topic.dram_before = other;
+    if (topic.guarded && topic.slow_subscribers.load() > 0) {
+      take_slow(topic, guard_.tell(topic.id, {now, other}, at), at);
     }
   }
   if (!topic.always && topic.subscribers.load() == 0) {
@@ -263,22 +273,31 @@ void Streams::take(Topic& topic, const ReadOp& op) {
     return;
   }
   topic.next += topic.period;
-  const Instant at = SteadyClock::now();
-  if (topic.next <= at) topic.next += ((at - topic.next) / topic.period + 1) * topic.period;
+  const Instant late = SteadyClock::now();
+  if (topic.next <= late) topic.next += ((late - topic.next) / topic.period + 1) * topic.period;
   topic.timer.expires_at(topic.next);
   topic.timer.async_wait([this, &topic](boost::system::error_code ec) {
     if (!ec) poll(topic);
   });
 }
 
-void Streams::publish(Topic& topic, std::string text, bool everybody) {
+void Streams::take_slow(Topic& topic, const Guard::Told& told, Instant at) {
+  if (topic.sent_slow.due(power_mw(topic.main, topic.told.package, told.package),
+                          topic.dram_mw(topic.told.dram, told.dram), at, options_.repeat)) {
+    publish(topic, topic.event(unix_ms(told.package.at), topic.sent_slow), To::slow);
+  }
+  if (told.package.ok()) topic.told.package = told.package;
+  if (told.dram.ok()) topic.told.dram = told.dram;
+}
+
+void Streams::publish(Topic& topic, std::string text, To whom) {
   if (topic.subscribers.load() == 0) return;
   const auto chunk = zeus::net::chunk(text);
   for (std::size_t i = 0; i < desks_.size(); ++i) {
-    asio::post(server_.context(i), [&desk = *desks_[i], &topic, chunk, everybody] {
+    asio::post(server_.context(i), [&desk = *desks_[i], &topic, chunk, whom] {
       // A sink that fails here ends its connection, and with it the subscription, a little later.
       for (Subscription* s : desk.by_topic[topic.index]) {
-        if (everybody || !s->slow()) s->send(topic.index, chunk);
+        if (whom == To::all || s->slow() == (whom == To::slow)) s->send(topic.index, chunk);
       }
     });
   }

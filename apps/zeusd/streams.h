@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "guard.h"
 #include "net/asio.h"
 #include "net/server.h"
 #include "node.h"
@@ -23,7 +24,8 @@ std::optional<std::uint64_t> power_mw(const Channel& channel, const Value& befor
 /// Power as events. A device is polled while somebody subscribes to it, and no other; what it reads
 /// is formatted once and sent to all. A value is sent when it changes, when somebody has just
 /// subscribed, and at least every second, so that silence means that something is wrong; where a
-/// device cannot be read a comment says so.
+/// device cannot be read a comment says so. Those to whom a processor is guarded are sent the power
+/// between the readings that they may be told, and nothing else.
 class Streams {
  public:
   struct Options {
@@ -34,11 +36,11 @@ class Streams {
   };
 
   /// The server's workers must have been made, and not started.
-  Streams(const Node& node, Readers& readers, zeus::net::Server& server, Options options);
+  Streams(const Node& node, Readers& readers, Guard& guard, zeus::net::Server& server,
+          Options options);
   ~Streams();
 
-  /// On the thread of `worker`. `slow`: of CPUs whose counters are guarded at most ten values a
-  /// second, whatever the rate.
+  /// On the thread of `worker`. `slow`: of CPUs whose counters are guarded, what Guard tells.
   std::unique_ptr<zeus::net::Stream> gpus(const std::vector<unsigned>& ids, std::size_t worker);
   std::unique_ptr<zeus::net::Stream> cpus(const std::vector<unsigned>& ids, std::size_t worker,
                                           bool slow);
@@ -56,9 +58,12 @@ class Streams {
   void wake(Topic& topic);
   void poll(Topic& topic);
   void take(Topic& topic, const ReadOp& op);
-  void publish(Topic& topic, std::string text, bool everybody);
+  void take_slow(Topic& topic, const Guard::Told& told, Instant at);
+  enum class To : std::uint8_t { all, fast, slow };
+  void publish(Topic& topic, std::string text, To whom);
 
   Readers& readers_;
+  Guard& guard_;
   zeus::net::Server& server_;
   Options options_;
   std::vector<std::unique_ptr<Topic>> topics_;

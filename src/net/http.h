@@ -21,6 +21,7 @@ struct Peer {
   gid_t gid = static_cast<gid_t>(-1);
   int socket = -1;   ///< Its descriptor, while the request is answered.
   std::string name;  ///< "uid 1000 pid 77", "127.0.0.1:5555".
+  std::string who;   ///< Whose connections count together: "uid 1000", "10.0.0.7", "loopback".
 };
 
 /// What was asked. Views hold until the response is made.

@@ -1,13 +1,11 @@
 #include "net/server.h"
 
-#include <arpa/inet.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -22,56 +20,6 @@ namespace zeus::net {
 namespace {
 
 using std::chrono::steady_clock;
-
-Seconds steady_seconds() {
-  return std::chrono::duration_cast<std::chrono::seconds>(steady_clock::now().time_since_epoch())
-      .count();
-}
-
-/// "date: Mon, 30 Nov 2026 16:13:47 GMT\r\n", whatever the locale.
-std::string date_line() {
-  constexpr const char* kDays[] = {"Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"};
-  constexpr const char* kMonths[] = {"Jan", "Feb", "Mar", "Apr", "May", "Jun",
-                                     "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"};
-  const std::time_t now = std::time(nullptr);
-  std::tm t{};
-  ::gmtime_r(&now, &t);
-  return fmt::format("date: {}, {:02} {} {} {:02}:{:02}:{:02} GMT\r\n", kDays[t.tm_wday], t.tm_mday,
-                     kMonths[t.tm_mon], t.tm_year + 1900, t.tm_hour, t.tm_min, t.tm_sec);
-}
-
-Peer unix_peer(int fd) {
-  Peer peer;
-  peer.local = true;
-  ucred who{};
-  socklen_t size = sizeof who;
-  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &who, &size) == 0) {
-    peer.pid = who.pid;
-    peer.uid = who.uid;
-    peer.gid = who.gid;
-  }
-  peer.name = fmt::format("uid {} pid {}", static_cast<int>(peer.uid), peer.pid);
-  return peer;
-}
-
-Peer tcp_peer(const sockaddr_storage& address) {
-  Peer peer;
-  char text[INET6_ADDRSTRLEN] = {};
-  if (address.ss_family == AF_INET) {
-    const auto& in = reinterpret_cast<const sockaddr_in&>(address);
-    ::inet_ntop(AF_INET, &in.sin_addr, text, sizeof text);
-    peer.loopback = (ntohl(in.sin_addr.s_addr) >> 24) == 127;
-    peer.name = fmt::format("{}:{}", text, ntohs(in.sin_port));
-  } else if (address.ss_family == AF_INET6) {
-    const auto& in = reinterpret_cast<const sockaddr_in6&>(address);
-    ::inet_ntop(AF_INET6, &in.sin6_addr, text, sizeof text);
-    const bool mapped = IN6_IS_ADDR_V4MAPPED(&in.sin6_addr);
-    peer.loopback =
-        IN6_IS_ADDR_LOOPBACK(&in.sin6_addr) || (mapped && in.sin6_addr.s6_addr[12] == 127);
-    peer.name = fmt::format("[{}]:{}", text, ntohs(in.sin6_port));
-  }
-  return peer;
-}
 
 }  // namespace
 
@@ -120,35 +68,11 @@ void write_head(std::string& out, const Response& response, std::size_t length, 
   out += "\r\n";
 }
 
-void Worker::tick() {
-  ticker.expires_after(std::chrono::seconds(1));
-  ticker.async_wait([this](boost::system::error_code ec) {
-    if (!ec) tick();
-  });
-  now = steady_seconds();
-  date = date_line();
-  for (auto it = connections.begin(); it != connections.end();) {
-    Tracked& c = *it++;  // It may leave the list.
-    if (c.deadline < now) c.expire(now);
-  }
-}
-
-void Worker::run() {
-  while (true) {
-    try {
-      context.run();
-      return;
-    } catch (const std::exception&) {
-      // Memory or descriptors were short: whatever needed them is gone, and the others go on.
-    }
-  }
-}
-
-struct Server::Impl {
+struct Server::Impl final : Crew {
   Impl(Options its_options, Handler& its_handler)
-      : options(std::move(its_options)), handler(its_handler) {
+      : options(std::move(its_options)), handler(its_handler), seats(options.per_peer) {
     for (std::size_t i = 0; i < std::max<std::size_t>(options.workers, 1); ++i) {
-      workers.push_back(std::make_unique<Worker>(options, handler, counters, i));
+      workers.push_back(std::make_unique<Worker>(options, handler, counters, *this, i));
     }
     spare = Fd(::eventfd(0, EFD_CLOEXEC));
   }
@@ -220,36 +144,56 @@ struct Server::Impl {
       (void)::setsockopt(fd.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     }
     Peer peer = local ? unix_peer(fd.get()) : tcp_peer(address);
-    place({std::move(fd), address.ss_family, std::move(peer), listener.tls}, next++, 1);
+    auto seat = seats.take(peer);
+    if (!seat) {
+      return refuse(*workers[0], fd, listener.tls != nullptr, 429,
+                    fmt::format("{} has {} connections open, the most of one user or host; close "
+                                "some, or start the daemon with a larger "
+                                "--max-connections-per-peer",
+                                peer.who, seats.most()));
+    }
+    Worker* const worker = free();
+    const std::size_t first = worker != nullptr ? worker->index : next++;
+    place({std::move(fd), address.ss_family, std::move(peer), *std::move(seat), listener.tls},
+          first, 1);
   }
 
-  /// What was accepted, on its way to a worker.
-  struct Arrival {
-    Fd fd;
-    int family;
-    Peer peer;
-    std::shared_ptr<asio::ssl::context> tls;
-  };
+  Worker* free() override {
+    const auto it =
+        std::find_if(workers.begin(), workers.end(), [](const auto& w) { return !w->busy; });
+    return it == workers.end() ? nullptr : it->get();
+  }
+  void hand_over(Arrival arrival, Worker& to) override {
+    asio::post(to.context,
+               [this, &to, a = std::move(arrival)]() mutable { settle(to, std::move(a)); });
+  }
 
   /// Where there are as many connections as there may be, each worker in turn is asked for room.
   void place(Arrival arrival, std::size_t index, std::size_t tries) {
     Worker& worker = *workers[index % workers.size()];
     asio::post(worker.context, [this, &worker, index, tries, a = std::move(arrival)]() mutable {
-      if (worker.stopping) return refuse(a);
-      if (counters.open.load() < options.connections || make_room(worker)) {
+      if (!worker.stopping && (counters.open.load() < options.connections || make_room(worker))) {
         return settle(worker, std::move(a));
       }
-      if (tries < workers.size()) return place(std::move(a), index + 1, tries + 1);
-      refuse(a);
+      if (!worker.stopping && tries < workers.size()) {
+        return place(std::move(a), index + 1, tries + 1);
+      }
+      refuse(worker, a.fd, a.tls != nullptr, 503,
+             fmt::format("this daemon has {} connections open, which is its --max-connections",
+                         options.connections));
     });
   }
 
-  void refuse(const Arrival& a) {
+  /// On the thread of `worker`. Over TLS nothing can be said without a handshake.
+  void refuse(const Worker& worker, const Fd& fd, bool tls, unsigned status,
+              const std::string& why) {
     counters.refused.fetch_add(1, std::memory_order_relaxed);
-    if (a.tls) return;
-    constexpr std::string_view kFull =
-        "HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
-    (void)::send(a.fd.get(), kFull.data(), kFull.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (tls) return;
+    const Response response = refusal(status, why);
+    std::string text;
+    write_head(text, response, response.body.size(), true, worker);
+    text += response.body;
+    (void)::send(fd.get(), text.data(), text.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
   void settle(Worker& worker, Arrival a) {
@@ -257,20 +201,24 @@ struct Server::Impl {
     Socket socket(worker.context);
     socket.assign(asio::generic::stream_protocol(a.family, a.family == AF_UNIX ? 0 : IPPROTO_TCP),
                   a.fd.get(), ec);
-    if (ec) return refuse(a);
+    if (ec) {
+      counters.refused.fetch_add(1, std::memory_order_relaxed);
+      return;
+    }
     (void)std::move(a.fd).release();
     socket.non_blocking(true, ec);
     if (a.tls) {
-      begin(worker, TlsStream(std::move(socket), *a.tls), std::move(a.peer));
+      TlsStream stream(std::move(socket), *a.tls);
+      begin(worker, std::move(stream), std::move(a));
     } else {
-      begin(worker, std::move(socket), std::move(a.peer));
+      begin(worker, std::move(socket), std::move(a));
     }
   }
 
   template <class S>
-  static void begin(Worker& worker, S stream, Peer peer) {
+  static void begin(Worker& worker, S stream, Arrival a) {
     auto connection =
-        std::make_shared<ServerConnection<S>>(worker, std::move(stream), std::move(peer));
+        std::make_shared<ServerConnection<S>>(worker, std::move(stream), std::move(a));
     worker.connections.push_back(*connection);
     asio::co_spawn(
         worker.context,
@@ -293,6 +241,7 @@ struct Server::Impl {
   Options options;
   Handler& handler;
   Counters counters;
+  Seats seats;
   std::vector<std::unique_ptr<Worker>> workers;
   std::vector<std::unique_ptr<Listener>> listeners;
   Fd spare;
@@ -319,7 +268,9 @@ Status Server::listen(Fd socket, std::shared_ptr<asio::ssl::context> tls) {
 
 void Server::start() {
   impl_->started = true;
-  for (const auto& worker : impl_->workers) worker->tick();
+  for (const auto& worker : impl_->workers) {
+    asio::post(worker->context, [&w = *worker] { w.tick(); });
+  }
   for (const auto& listener : impl_->listeners) impl_->wait(*listener);
   for (const auto& worker : impl_->workers) {
     worker->thread = std::thread([&w = *worker] { w.run(); });

@@ -27,8 +27,12 @@ class ServerConnection final : public Tracked,
                                public EventSink,
                                public std::enable_shared_from_this<ServerConnection<S>> {
  public:
-  ServerConnection(Worker& worker, S stream, Peer peer)
-      : worker_(worker), stream_(std::move(stream)), peer_(std::move(peer)) {
+  ServerConnection(Worker& worker, S stream, Arrival from)
+      : worker_(worker),
+        stream_(std::move(stream)),
+        from_(std::move(from)),
+        buffer_(std::move(from_.read)),
+        first_(!from_.served) {
     set_deadline(worker_.options.head_time);
     ++worker_.counters.open;
   }
@@ -62,6 +66,7 @@ class ServerConnection final : public Tracked,
       }
       co_await send(response, !keep, head.bodiless);
       if (ec_ || !keep) break;
+      if (worker_.to_give > 0 && given_away()) co_return;
     }
     co_await close();
   }
@@ -170,6 +175,7 @@ class ServerConnection final : public Tracked,
       reading_ = true;
       const std::size_t n = co_await stream_.async_read_some(asio::buffer(bytes), token());
       reading_ = false;
+      this->active = true;
       if (ec_ && late_) co_return say(408, "the request did not arrive in time");
       if (ec_ || n == 0) co_return kGone;
       if (this->idle) set_deadline(worker_.options.head_time);
@@ -209,8 +215,8 @@ class ServerConnection final : public Tracked,
     request.host = head.host;
     request.origin = head.origin;
     request.protocol = head.protocol;
-    peer_.socket = lowest().native_handle();
-    request.peer = &peer_;
+    from_.peer.socket = lowest().native_handle();
+    request.peer = &from_.peer;
     // What the daemon does for it has bounds of its own.
     this->deadline = std::numeric_limits<Seconds>::max();
     co_return co_await worker_.handler.handle(request, {worker_.context, worker_.index});
@@ -295,15 +301,32 @@ class ServerConnection final : public Tracked,
     lowest().close(ignored_);
   }
 
+  /// Goes on at a worker that keeps up, where this one does not. What TLS has negotiated cannot be
+  /// taken along.
+  bool given_away() {
+    if constexpr (kTls) return false;
+    Worker* const to = worker_.crew.free();
+    if (to == nullptr) return false;
+    const int fd = lowest().release(ec_);
+    if (ec_) return false;
+    --worker_.to_give;
+    from_.fd = Fd(fd);
+    from_.read = std::move(buffer_);
+    from_.served = true;
+    this->unlink();
+    worker_.crew.hand_over(std::move(from_), *to);
+    return true;
+  }
+
   Worker& worker_;
   S stream_;
-  Peer peer_;
+  Arrival from_;
   std::string buffer_;  ///< Read and not yet parsed.
   std::string reply_, out_;
   std::string_view why_;
   std::map<std::uint32_t, std::shared_ptr<const std::string>> pending_;
   boost::system::error_code ec_, ignored_;
-  bool first_ = true, reading_ = false, late_ = false;
+  bool first_, reading_ = false, late_ = false;
   bool streaming_ = false, writing_ = false, ended_ = false;
   bool whole_ = true;  ///< Streams go in chunks.
 };

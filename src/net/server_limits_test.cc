@@ -53,7 +53,7 @@ class Poor {
 };
 
 bool served(const Poor& s) {
-  return soon([&] { return s.wire().ask(kGet) == 200; });
+  return soon([&] { return s.wire().raw(kGet) == 200; });
 }
 
 TEST(ServerWithoutDescriptors, ServesOnAndKeepsItsName) {
@@ -71,10 +71,10 @@ TEST(ServerWithoutDescriptors, ServesOnAndKeepsItsName) {
     std::vector<Wire> streams;
     do {
       streams.push_back(s.wire());
-    } while (streams.back().ask("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n") == 200);
+    } while (streams.back().raw("GET /stream HTTP/1.1\r\nHost: h\r\n\r\n") == 200);
     EXPECT_GT(streams.size(), 32U);
     streams.pop_back();
-    (void)s.wire().ask(kGet);
+    (void)s.wire().raw(kGet);
     char byte = 0;
     for (const Wire& w : streams) {
       EXPECT_EQ(::recv(w.fd(), &byte, 1, MSG_DONTWAIT), -1) << "who is not idle does not";

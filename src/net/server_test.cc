@@ -18,7 +18,7 @@ TEST(Server, AnswersOneRequestAfterTheOtherOnOneConnection) {
     Wire w(where);
     for (int i = 0; i < 3; ++i) {
       ASSERT_TRUE(w.send(kGet));
-      const std::string answer = w.answer();
+      const std::string answer = w.answer().text();
       EXPECT_EQ(body_of(answer), "get /a?b=c|h|");
       EXPECT_TRUE(
           answer.starts_with("HTTP/1.1 200 OK\r\ncontent-length: 13\r\n"
@@ -37,7 +37,7 @@ TEST(Server, AnswersRequestsInTheOrderInWhichTheyWerePiped) {
   for (int i = 0; i < 500; ++i) all += "GET /" + std::to_string(i) + " HTTP/1.1\r\nHost:\r\n\r\n";
   ASSERT_TRUE(w.send(all));
   for (int i = 0; i < 500; ++i) {
-    ASSERT_EQ(body_of(w.answer()), "get /" + std::to_string(i) + "?||");
+    ASSERT_EQ(w.answer().body, "get /" + std::to_string(i) + "?||");
   }
 }
 
@@ -50,7 +50,7 @@ TEST(Server, ReadsRequestsThatComeByteByByte) {
       "0\r\n\r\nPOST /c HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nwxyz";
   for (const char c : request) ASSERT_TRUE(w.send({&c, 1}));
   for (const char* path : {"/a", "/b", "/c"}) {
-    EXPECT_EQ(body_of(w.answer()), std::string("post ") + path + "?|h|");
+    EXPECT_EQ(w.answer().body, std::string("post ") + path + "?|h|");
   }
 }
 
@@ -88,10 +88,10 @@ TEST(Server, SendsNoBodyInAnswerToHead) {
   Running s;
   Wire w = s.wire();
   ASSERT_TRUE(w.send("HEAD /a HTTP/1.1\r\nHost: h\r\n\r\n"));
-  EXPECT_NE(w.answer(true).find("content-length: 12\r\n"), std::string::npos);
-  EXPECT_EQ(w.ask(kGet), 200);
+  EXPECT_NE(w.answer(true).head.find("content-length: 12\r\n"), std::string::npos);
+  EXPECT_EQ(w.raw(kGet), 200);
   ASSERT_TRUE(w.send("OPTIONS /a HTTP/1.1\r\nHost: h\r\n\r\n"));
-  EXPECT_EQ(body_of(w.answer()), "other /a?|h|");
+  EXPECT_EQ(w.answer().body, "other /a?|h|");
 }
 
 TEST(Server, AsksForABodyThatTheClientHoldsBack) {
@@ -102,11 +102,11 @@ TEST(Server, AsksForABodyThatTheClientHoldsBack) {
              "Content-Length: 3\r\n\r\n"));
   EXPECT_EQ(w.until("\r\n\r\n"), "HTTP/1.1 100 Continue\r\n\r\n");
   ASSERT_TRUE(w.send("abc"));
-  EXPECT_EQ(body_of(w.answer()), "post /a?|h|");
+  EXPECT_EQ(w.answer().body, "post /a?|h|");
   // Not where it would be refused, and not where nothing is to come.
   ASSERT_TRUE(w.send("POST /b HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n\r\n"));
-  EXPECT_EQ(body_of(w.answer()), "post /b?|h|");
-  EXPECT_EQ(w.ask("POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
+  EXPECT_EQ(w.answer().body, "post /b?|h|");
+  EXPECT_EQ(w.raw("POST /a HTTP/1.1\r\nHost: h\r\nExpect: 100-continue\r\n"
                   "Content-Length: 65537\r\n\r\n"),
             413);
 }
@@ -174,7 +174,7 @@ TEST(Server, MakesOneLineOfAFoldedOne) {
   Running s;
   Wire w = s.wire();
   ASSERT_TRUE(w.send("GET / HTTP/1.1\r\nHost: h\r\n Authorization: a\r\n\t b\r\n\r\n"));
-  EXPECT_EQ(body_of(w.answer()), "get /?|h Authorization: a b|");
+  EXPECT_EQ(w.answer().body, "get /?|h Authorization: a b|");
 }
 
 TEST(Server, TakesNoHeaderThatComesBehindTheBody) {
@@ -183,7 +183,7 @@ TEST(Server, TakesNoHeaderThatComesBehindTheBody) {
   ASSERT_TRUE(
       w.send("POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n"
              "1;name=value\r\nx\r\n0\r\nAuthorization: Bearer t\r\nHost: other\r\n\r\n"));
-  EXPECT_EQ(body_of(w.answer()), "post /a?|h|");
+  EXPECT_EQ(w.answer().body, "post /a?|h|");
 }
 
 TEST(Server, RefusesMoreThanAnybodySays) {
@@ -193,17 +193,17 @@ TEST(Server, RefusesMoreThanAnybodySays) {
   for (int i = 0; i < 33; ++i) many += piece;  // 33 KiB.
   std::string lines;
   for (int i = 0; i < 95; ++i) lines += "X: y\r\n";
-  EXPECT_EQ(s.wire().ask(line + host + many + "\r\n"), 431);
-  EXPECT_EQ(s.wire().ask(line + host + "X: " + std::string(33 << 10, 'y') + "\r\n\r\n"), 431);
-  EXPECT_EQ(s.wire().ask("GET /" + std::string(33 << 10, 'y') + " HTTP/1.1\r\n" + host + "\r\n"),
+  EXPECT_EQ(s.wire().raw(line + host + many + "\r\n"), 431);
+  EXPECT_EQ(s.wire().raw(line + host + "X: " + std::string(33 << 10, 'y') + "\r\n\r\n"), 431);
+  EXPECT_EQ(s.wire().raw("GET /" + std::string(33 << 10, 'y') + " HTTP/1.1\r\n" + host + "\r\n"),
             431);
-  EXPECT_EQ(s.wire().ask(line + host + lines + "\r\n"), 200);  // 96 of them.
-  EXPECT_EQ(s.wire().ask(line + host + lines + "X: y\r\n\r\n"), 431);
+  EXPECT_EQ(s.wire().raw(line + host + lines + "\r\n"), 200);  // 96 of them.
+  EXPECT_EQ(s.wire().raw(line + host + lines + "X: y\r\n\r\n"), 431);
   const std::string largest = line + host +
                               "X: " + std::string((32 << 10) - line.size() - host.size() - 7, 'y') +
                               "\r\n\r\n";
-  EXPECT_EQ(s.wire().ask(largest), 200);
-  EXPECT_EQ(s.wire().ask(line + "X" + largest.substr(line.size())), 431);
+  EXPECT_EQ(s.wire().raw(largest), 200);
+  EXPECT_EQ(s.wire().raw(line + "X" + largest.substr(line.size())), 431);
   // Line by line it is as long.
   Wire w = s.wire();
   ASSERT_TRUE(w.send(line + host));
@@ -215,13 +215,13 @@ TEST(Server, RefusesBodiesThatNobodyReads) {
   Running s;
   const std::string line = "POST / HTTP/1.1\r\nHost: h\r\n";
   const std::string chunked = line + "Transfer-Encoding: chunked\r\n\r\n";
-  EXPECT_EQ(s.wire().ask(line + "Content-Length: 65537\r\n\r\n"), 413);
-  EXPECT_EQ(s.wire().ask(line + "Content-Length: 65536\r\n\r\n" + std::string(65536, 'x')), 200);
-  EXPECT_EQ(s.wire().ask(chunked + "10001\r\n"), 413);
-  EXPECT_EQ(s.wire().ask(chunked + "10000\r\n" + std::string(65536, 'x') + "\r\n1\r\n"), 413);
+  EXPECT_EQ(s.wire().raw(line + "Content-Length: 65537\r\n\r\n"), 413);
+  EXPECT_EQ(s.wire().raw(line + "Content-Length: 65536\r\n\r\n" + std::string(65536, 'x')), 200);
+  EXPECT_EQ(s.wire().raw(chunked + "10001\r\n"), 413);
+  EXPECT_EQ(s.wire().raw(chunked + "10000\r\n" + std::string(65536, 'x') + "\r\n1\r\n"), 413);
   // Nor what frames it without end.
-  EXPECT_EQ(s.wire().ask(chunked + "1;" + std::string(33 << 10, 'x')), 431);
-  EXPECT_EQ(s.wire().ask(chunked + "0\r\nX: " + std::string(33 << 10, 'x')), 431);
+  EXPECT_EQ(s.wire().raw(chunked + "1;" + std::string(33 << 10, 'x')), 431);
+  EXPECT_EQ(s.wire().raw(chunked + "0\r\nX: " + std::string(33 << 10, 'x')), 431);
 }
 
 TEST(Server, TellsAClientThatItsRequestDidNotArriveInTime) {
@@ -254,7 +254,7 @@ TEST(Server, TellsAClientThatItsRequestDidNotArriveInTime) {
 TEST(Server, ClosesConnectionsThatAreIdle) {
   Running s(hurried());
   Wire never = s.wire(), once = s.wire();
-  EXPECT_EQ(once.ask(kGet), 200);
+  EXPECT_EQ(once.raw(kGet), 200);
   EXPECT_TRUE(never.closes());
   EXPECT_TRUE(once.closes());
 }
@@ -277,7 +277,7 @@ TEST(Server, OutlivesClientsThatLeaveInMidAnswer) {
     (void)w.until("\r\n\r\n");
   }
   EXPECT_TRUE(soon([&] { return s.server().count().open == 0; }));
-  EXPECT_EQ(s.wire().ask(kGet), 200);
+  EXPECT_EQ(s.wire().raw(kGet), 200);
 }
 
 TEST(Server, LetsGoOfClientsThatDoNotReadTheirAnswer) {
@@ -293,7 +293,7 @@ TEST(Server, LosesOneConnectionWhereAHandlerFails) {
   Wire w = s.wire();
   ASSERT_TRUE(w.send("GET /throw HTTP/1.1\r\nHost: h\r\n\r\n"));
   EXPECT_TRUE(w.closes());
-  EXPECT_EQ(s.wire().ask(kGet), 200);
+  EXPECT_EQ(s.wire().raw(kGet), 200);
 }
 
 TEST(Server, EndsStreamsWithTheirLastChunkWhenItStops) {
@@ -403,15 +403,15 @@ TEST(Server, MakesRoomByTheOneThatIsIdleForLongest) {
   Running s(o);
   std::vector<Wire> all;
   for (int i = 0; i < 8; ++i) all.push_back(s.wire());
-  for (Wire& w : all) EXPECT_EQ(w.ask(kGet), 200);
-  // The two that came first, one a worker, are the ones that were asked last.
-  for (int i : {0, 1}) EXPECT_EQ(all[static_cast<std::size_t>(i)].ask(kGet), 200);
+  for (Wire& w : all) EXPECT_EQ(w.raw(kGet), 200);
+  // The two that came first are the ones that were asked last.
+  for (int i : {0, 1}) EXPECT_EQ(all[static_cast<std::size_t>(i)].raw(kGet), 200);
   Wire more = s.wire(), another = s.wire();
-  EXPECT_EQ(more.ask(kGet), 200);
-  EXPECT_EQ(another.ask(kGet), 200);
+  EXPECT_EQ(more.raw(kGet), 200);
+  EXPECT_EQ(another.raw(kGet), 200);
   EXPECT_TRUE(all[2].closes());
   EXPECT_TRUE(all[3].closes());
-  for (std::size_t i : {0U, 1U, 4U, 5U, 6U, 7U}) EXPECT_EQ(all[i].ask(kGet), 200) << i;
+  for (std::size_t i : {0U, 1U, 4U, 5U, 6U, 7U}) EXPECT_EQ(all[i].raw(kGet), 200) << i;
   EXPECT_EQ(s.server().count().refused, 0U);
 }
 
@@ -431,7 +431,7 @@ TEST(Server, RefusesAndCountsWhereNobodyIsIdle) {
   EXPECT_EQ(s.server().count().open, 4U);
   all.clear();
   ASSERT_TRUE(soon([&] { return s.server().count().open == 0; }));
-  EXPECT_EQ(s.wire().ask(kGet), 200);
+  EXPECT_EQ(s.wire().raw(kGet), 200);
 }
 
 }  // namespace

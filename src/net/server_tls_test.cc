@@ -62,7 +62,7 @@ TEST(ServerTls, AnswersOneRequestAfterTheOther) {
     ASSERT_TRUE(w.send(kGet));
     EXPECT_TRUE(w.until("get /a?b=c|h|").ends_with("get /a?b=c|h|"));
   }
-  EXPECT_EQ(s.wire().ask(kGet), 200) << "the Unix socket speaks plain text still";
+  EXPECT_EQ(s.wire().raw(kGet), 200) << "the Unix socket speaks plain text still";
 }
 
 TEST(ServerTls, StreamsAndEndsThemWhenItStops) {
@@ -124,7 +124,7 @@ TEST(Server, LetsGoOfAClientThatSpeaksTlsToAPlainPort) {
   EXPECT_FALSE(w.connect());
   w.wire().close();
   EXPECT_TRUE(soon([&] { return s.server().count().open == 0; }));
-  EXPECT_EQ(s.wire().ask(kGet), 200);
+  EXPECT_EQ(s.wire().raw(kGet), 200);
 }
 
 }  // namespace

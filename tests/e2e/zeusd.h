@@ -66,7 +66,7 @@ class Place {
   std::string ask(const std::string& line, const std::string& headers = {}) const {
     Wire w = wire();
     w.send(line + " HTTP/1.1\r\nHost: h\r\n" + headers + "\r\n");
-    return w.answer(line.starts_with("HEAD "));
+    return w.answer(line.starts_with("HEAD ")).text();
   }
   int status(const std::string& line) const { return Wire::status_of(ask(line)); }
 

@@ -1,9 +1,6 @@
-// Who may ask what: groups, tokens, hosts, users, and what the power of a processor would tell.
+// Who may ask what: groups, tokens, hosts, users.
 
 #include <gtest/gtest.h>
-
-#include <atomic>
-#include <set>
 
 #include "support/daemon.h"
 #include "support/signed_token.h"
@@ -301,83 +298,6 @@ TEST_F(ZeusdAccess, ATokenWithAnOddNameHoldsLeasesAcrossACrashLikeAny) {
   EXPECT_EQ(daemon.post("/lease/open?ttl_s=60", endless).status, 400);
 }
 
-std::string processor(const std::string& mode) {
-  return "[[zone]]\npath = \"intel-rapl:0\"\nname = \"package-0\"\npower = { watts = 60 }\nmode = "
-         "\"" +
-         mode + "\"\n";
-}
-/// How many different values somebody sees who asks for a second without a pause.
-std::size_t values_in_a_second(const std::string& where) {
-  Wire wire(where);
-  std::set<std::string> seen;
-  const auto end = std::chrono::steady_clock::now() + 1s;
-  while (std::chrono::steady_clock::now() < end) {
-    seen.insert(wire.ask("GET /cpu/get_cumulative_energy?cpu=true&dram=false").body);
-  }
-  return seen.size();
-}
-/// How many events of a stream come in a second.
-std::size_t events_in_a_second(const std::string& where) {
-  Wire wire(where);
-  wire.request("GET /cpu/stream_power");
-  (void)wire.answer();
-  std::int64_t first = 0, last = 0;
-  std::size_t n = 0;
-  while (last < first + 1000) {
-    const std::string text = wire.chunk();
-    if (!text.starts_with("data: ")) break;
-    last = Json::parse(text.substr(6))["timestamp_ms"];
-    if (n++ == 0) first = last;
-  }
-  return n;
-}
-
-// CVE-2020-8694: what the system itself closes is told to others at most ten times a second. At
-// both ends of a second there may be one more.
-TEST(ZeusdGuard, OfAClosedCounterOthersThanRootGetTenValuesASecond) {
-  Simulated sim(processor("0400"));
-  const Daemon daemon(sim, {"--cpu-power-poll-hz", "200"});
-  EXPECT_LE(values_in_a_second(daemon.tcp()), 11U);
-  EXPECT_LE(events_in_a_second(daemon.tcp()), 12U);
-  if (::geteuid() != 0) return;
-  EXPECT_GT(values_in_a_second(daemon.socket()), 15U);
-  EXPECT_GT(events_in_a_second(daemon.socket()), 15U);
-}
-
-TEST(ZeusdGuard, WhoSubscribesAgainAndAgainGetsNoMore) {
-  Simulated sim(processor("0400"));
-  const Daemon daemon(sim, {"--cpu-power-poll-hz", "1000"});
-  std::atomic<bool> over{false};
-  std::thread crowd([&] {
-    std::vector<Wire> wires;
-    while (!over && wires.size() < 400) {
-      wires.emplace_back(daemon.tcp());
-      wires.back().request("GET /cpu/stream_power");
-      std::this_thread::sleep_for(4ms);
-    }
-  });
-  EXPECT_LE(events_in_a_second(daemon.tcp()), 12U);
-  over = true;
-  crowd.join();
-}
-
-TEST(ZeusdGuard, OfACounterThatEverybodyMayReadEverybodyGetsEveryValue) {
-  Simulated sim(processor("0444"));
-  const Daemon daemon(sim, {"--cpu-power-poll-hz", "200"});
-  EXPECT_GT(values_in_a_second(daemon.tcp()), 15U);
-  EXPECT_GT(events_in_a_second(daemon.tcp()), 15U);
-}
-
-TEST(ZeusdGuard, APowerOfAClosedCounterIsStillRight) {
-  Simulated sim(processor("0400"));
-  const Daemon daemon(sim, {"--cpu-power-poll-hz", "1000"});
-  Wire wire(daemon.tcp());
-  for (int i = 0; i < 5; ++i) {
-    const Json j = wire.ask("GET /cpu/get_power").json();
-    EXPECT_NEAR(j["power_mw"]["0"]["cpu_mw"].get<double>(), 60000, 6000) << j;
-  }
-}
-
 struct ZeusdStart : ZeusdAccess {
   Process::Result start(const Words& more) {
     Words words = {ZEUSD_BINARY,
@@ -442,10 +362,17 @@ TEST_F(ZeusdStart, RefusesRulesForNobodyAndNumbersThatAreNone) {
   }
 }
 
-TEST_F(ZeusdStart, NamesTheOptionOfAKeyThatIsNotThere) {
-  const auto r = start({"--signing-key-path", (tree.root() / "none").string()});
-  EXPECT_EQ(r.status, 1) << r.err;
-  EXPECT_NE(r.err.find("--signing-key-path"), std::string::npos) << r.err;
+TEST_F(ZeusdStart, NamesTheOptionOfAFileThatIsNotThere) {
+  for (const char* option : {"--signing-key-path", "--gpu-command-overrides", "--audit-log"}) {
+    const auto r = start({option, (tree.root() / "none/of/this/name").string()});
+    EXPECT_EQ(r.status, 1) << r.err;
+    EXPECT_NE(r.err.find(std::string("it is named by ") + option), std::string::npos) << r.err;
+  }
+  const auto r = Process({ZEUSD_BINARY, "token", "issue", "--user", "a", "--expires", "1h",
+                          "--signing-key-path", tree.root() / "none"})
+                     .wait();
+  EXPECT_EQ(r.status, 2);
+  EXPECT_NE(r.err.find("it is named by --signing-key-path"), std::string::npos) << r.err;
 }
 
 }  // namespace

@@ -64,7 +64,7 @@ class Client {
   void ask(const std::string& line) {
     if (random_() % 16 == 0 || !wire_.connected()) wire_ = place_.wire();
     wire_.send(line + " HTTP/1.1\r\nHost: h\r\n\r\n");
-    const std::string answer = wire_.answer();
+    const std::string answer = wire_.answer().text();
     statuses_.insert(Wire::status_of(answer));
     ++done_;
     const auto at = answer.find("{\"lease\":\"");

@@ -1,15 +1,9 @@
 #pragma once
 
-// The real daemon over a simulated machine, and clients of it: over real sockets, byte by byte
-// where the bytes matter.
+// The real daemon over a simulated machine, and clients of it: over real sockets.
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <poll.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -19,10 +13,8 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
-#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -30,10 +22,10 @@
 #include "support/process.h"
 #include "support/simulated.h"
 #include "support/tree.h"
+#include "support/wire.h"
 
 namespace zeus::test {
 
-using Json = nlohmann::json;
 using Words = std::vector<std::string>;
 using namespace std::chrono_literals;
 
@@ -59,127 +51,6 @@ inline bool eventually(const std::function<bool()>& so, std::chrono::millisecond
   }
   return true;
 }
-
-struct Answer {
-  int status = 0;
-  std::string head{}, body{};
-
-  /// A header's value; empty where there is none.
-  std::string header(const std::string& name) const {
-    const auto at = head.find("\r\n" + name + ": ");
-    if (at == std::string::npos) return {};
-    const auto from = at + name.size() + 4;
-    return head.substr(from, head.find("\r\n", from) - from);
-  }
-  Json json() const { return Json::parse(body, nullptr, false); }
-  /// The text of {"errors": {"1": "..."}}, or of {"error": "..."} for no id.
-  std::string error(const std::string& id = {}) const {
-    const Json j = json();
-    const Json& e = id.empty() ? j : j.contains("errors") ? j["errors"] : Json();
-    const std::string key = id.empty() ? "error" : id;
-    return e.is_object() && e.contains(key) ? e[key].get<std::string>() : std::string();
-  }
-};
-
-/// One connection.
-class Wire {
- public:
-  explicit Wire(const std::string& where, int receive_buffer = 0) {
-    const bool local = where.starts_with('/');
-    fd_ = ::socket(local ? AF_UNIX : AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (receive_buffer != 0) {
-      ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer);
-    }
-    if (local) {
-      sockaddr_un a{};
-      a.sun_family = AF_UNIX;
-      where.copy(a.sun_path, sizeof a.sun_path - 1);
-      ok_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
-    } else {
-      sockaddr_in a{};
-      a.sin_family = AF_INET;
-      a.sin_port = htons(static_cast<std::uint16_t>(std::stoi(where.substr(where.find(':') + 1))));
-      a.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-      ok_ = ::connect(fd_, reinterpret_cast<const sockaddr*>(&a), sizeof a) == 0;
-    }
-  }
-  Wire(Wire&& o) noexcept
-      : fd_(std::exchange(o.fd_, -1)), ok_(o.ok_), in_(std::move(o.in_)), over_(o.over_) {}
-  Wire& operator=(Wire&&) = delete;
-  ~Wire() { close(); }
-  void close() {
-    if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-  }
-  bool connected() const { return ok_; }
-
-  void send(std::string_view bytes) const {
-    (void)!::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-  }
-  /// "GET /path", and further lines of the head.
-  void request(const std::string& line, const std::string& headers = {}) const {
-    send(line + " HTTP/1.1\r\nHost: localhost\r\n" + headers + "\r\n");
-  }
-  /// One whole answer. Status 0: none came.
-  Answer answer() {
-    Answer a;
-    a.head = until("\r\n\r\n");
-    if (a.head.size() < 12) return a;
-    a.status = std::stoi(a.head.substr(9, 3));
-    const std::string length = a.header("content-length");
-    if (!length.empty()) a.body = take(std::stoul(length));
-    return a;
-  }
-  Answer ask(const std::string& line, const std::string& headers = {}) {
-    request(line, headers);
-    return answer();
-  }
-  /// One chunk of a stream; empty at its end, or where none comes in time.
-  std::string chunk(std::chrono::milliseconds patience = 20s) {
-    const std::string size = until("\r\n", patience);
-    if (size.empty()) return {};
-    const std::string text = take(std::stoul(size, nullptr, 16));
-    (void)take(2);
-    return text;
-  }
-  /// Whether the other side has closed, after everything that came before.
-  bool ended() {
-    while (read_some(20s)) {
-    }
-    return over_;
-  }
-
- private:
-  std::string until(std::string_view mark, std::chrono::milliseconds patience = 20s) {
-    while (in_.find(mark) == std::string::npos) {
-      if (!read_some(patience)) return {};
-    }
-    return take(in_.find(mark) + mark.size());
-  }
-  std::string take(std::size_t n) {
-    while (in_.size() < n && read_some(20s)) {
-    }
-    const std::string out = in_.substr(0, n);
-    in_.erase(0, n);
-    return out;
-  }
-  bool read_some(std::chrono::milliseconds patience) {
-    pollfd p{fd_, POLLIN, 0};
-    if (over_ || ::poll(&p, 1, static_cast<int>(patience.count())) <= 0) return false;
-    char buffer[16384];
-    const ssize_t n = ::recv(fd_, buffer, sizeof buffer, 0);
-    if (n <= 0) {
-      over_ = true;
-      return false;
-    }
-    in_.append(buffer, static_cast<std::size_t>(n));
-    return true;
-  }
-
-  int fd_ = -1;
-  bool ok_ = false;
-  std::string in_;
-  bool over_ = false;
-};
 
 /// `zeusd serve` in a process of its own, on a Unix socket and a TCP port.
 class Daemon {
@@ -237,6 +108,8 @@ class Daemon {
   std::string audit_file() const { return tree_.root() / "audit.log"; }
   std::filesystem::path folder() const { return tree_.root(); }
   pid_t pid() const { return process_->pid(); }
+  /// Reads standard error until `text` has come.
+  bool says(const std::string& text) { return process_->says(text); }
 
   Answer get(const std::string& target, const std::string& headers = {}) const {
     return Wire(socket()).ask("GET " + target, headers);
