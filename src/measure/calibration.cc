@@ -5,15 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/numbers.h"
 #include "measure/kind.h"
 #include "solve/line.h"
 
 namespace zeus {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// Stretches in which the meter is steady, and has been for a settling time.
 class Steady {
