@@ -88,7 +88,7 @@ Calibration calibrate(const SensorInfo& sensor, std::span<const Sample> polls,
   if (out.comb.accepted) out.guess = guess_kind(powers).kind;
   const double update = out.comb.accepted ? out.comb.period_s : seconds(sensor.profile.update);
   const bool metered = !stimulus.meter.empty();
-  const StepTrace& did = metered ? stimulus.meter : stimulus.load;
+  const StepTrace did = metered ? with_steps_inside(stimulus.meter) : stimulus.load;
   if (did.empty()) {
     out.missing.emplace_back("its window and gain: that takes a load or a meter");
     return out;
