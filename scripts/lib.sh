@@ -107,6 +107,8 @@ python_env() {
 # build PRESET [TARGET...]: configures and builds, everything where no target is named.
 : "${CCACHE_MAXSIZE:=20G}" # Room for every preset at once; they would drive each other out.
 export CCACHE_MAXSIZE
+# A checkout in another folder finds what this one compiled.
+export CCACHE_BASEDIR=$root CCACHE_NOHASHDIR=true
 limiter=() # scripts/test puts a time limit here
 build() {
   local preset=$1 targets=()

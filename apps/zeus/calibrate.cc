@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/files.h"
+#include "base/numbers.h"
 #include "load.h"
 #include "measure/calibration_file.h"
 #include "options.h"
@@ -36,7 +37,6 @@ struct CalibrateOptions {
 double unix_s(SystemClock::time_point t) {
   return std::chrono::duration<double>(t.time_since_epoch()).count();
 }
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 Duration of_seconds(double s) { return Duration(std::llround(s * 1e9)); }
 
 /// A sensor that is calibrated, and whose it is.

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "base/numbers.h"
+
 namespace zeus::check {
 namespace {
 
@@ -24,7 +26,6 @@ constexpr double kSamePeriod = 0.005;  // Relative.
 // that what drifts does not look like a phase.
 constexpr double kGolden = 0.6180339887498949;
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 Duration lasting(double s) {
   return std::chrono::duration_cast<Duration>(std::chrono::duration<double>(s));
 }

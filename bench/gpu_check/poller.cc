@@ -4,6 +4,8 @@
 #include <array>
 #include <chrono>
 
+#include "base/numbers.h"
+
 namespace zeus::check {
 namespace {
 
@@ -11,8 +13,6 @@ namespace {
 constexpr Duration kPeriod = std::chrono::microseconds(927);
 constexpr std::size_t kMostSlots = 64;
 using Slots = std::array<Reading, kMostSlots>;
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 }  // namespace
 

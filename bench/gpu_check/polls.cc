@@ -5,12 +5,13 @@
 #include <limits>
 #include <numbers>
 
+#include "base/numbers.h"
+
 namespace zeus::check {
 namespace {
 
 constexpr double kAgree = 0.9;
 
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 Instant middle(const Tick& t) { return t.before + (t.after - t.before) / 2; }
 
 }  // namespace

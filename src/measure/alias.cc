@@ -6,6 +6,8 @@
 #include <limits>
 #include <numbers>
 
+#include "base/numbers.h"
+
 namespace zeus {
 namespace {
 
@@ -16,8 +18,6 @@ constexpr double kFewestHarmonics = 32, kMostHarmonics = 4096;
 constexpr double kEnvelope = 0.15;  // Of a null of sinc.
 constexpr double kVisible = 0.05;   // Of the swing.
 constexpr double kLocked = 1e-9;    // Hz: a beat of thirty years.
-
-double seconds(Duration d) noexcept { return std::chrono::duration<double>(d).count(); }
 
 double sinc(double x) noexcept { return std::abs(x) < 1e-9 ? 1 : std::sin(pi * x) / (pi * x); }
 

@@ -5,15 +5,12 @@
 #include <limits>
 #include <utility>
 
+#include "base/numbers.h"
 #include "measure/kind.h"
 #include "solve/line.h"
 
 namespace zeus {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// Stretches in which the meter is steady, and has been for a settling time.
 class Steady {
@@ -91,7 +88,7 @@ Calibration calibrate(const SensorInfo& sensor, std::span<const Sample> polls,
   if (out.comb.accepted) out.guess = guess_kind(powers).kind;
   const double update = out.comb.accepted ? out.comb.period_s : seconds(sensor.profile.update);
   const bool metered = !stimulus.meter.empty();
-  const StepTrace& did = metered ? stimulus.meter : stimulus.load;
+  const StepTrace did = metered ? with_steps_inside(stimulus.meter) : stimulus.load;
   if (did.empty()) {
     out.missing.emplace_back("its window and gain: that takes a load or a meter");
     return out;

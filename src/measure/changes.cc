@@ -4,12 +4,10 @@
 #include <cmath>
 #include <limits>
 
+#include "base/numbers.h"
+
 namespace zeus {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// A change between two polls, by their places.
 struct Change {

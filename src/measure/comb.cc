@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/numbers.h"
+
 namespace zeus {
 namespace {
 
@@ -22,8 +24,6 @@ constexpr double kWide = 0.25;
 // left out, since combs slip by it.
 constexpr double kLongest = 1.7, kStretch = 32, kScanStep = 1 / (4 * kStretch), kNearly = 0.85;
 constexpr std::size_t kScanned = 134;
-
-double seconds(Duration d) noexcept { return std::chrono::duration<double>(d).count(); }
 
 double weight(double half_s, double period_s) noexcept {
   const double jitter = kJitter * period_s;

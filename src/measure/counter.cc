@@ -54,7 +54,7 @@ struct EdgePower {
     follow(track_, info, next, Duration::max());
     const bool broken = track_.resets + track_.gaps != mark_.resets + mark_.gaps;
     if (!mark_.valid() || broken) mark_ = track_;
-    const double dt = estimators::seconds(track_.at - mark_.at);
+    const double dt = seconds(track_.at - mark_.at);
     // A stretch is at least a whole update long, but for the jitter of who samples.
     if (dt <= 0 || dt < least_) return;
     const double joules = static_cast<double>(track_.total - mark_.total) * info.scale;
@@ -127,8 +127,8 @@ std::optional<Age> age_at(const View& v, const Edge& edge) {
   }
   look(edge.sample);
   if (change_to == nullptr) return std::nullopt;
-  const double bracket = estimators::seconds(change_to->at() - change_from->at());
-  const double since = estimators::seconds(edge.sample.at() - change_to->at());
+  const double bracket = seconds(change_to->at() - change_from->at());
+  const double since = seconds(edge.sample.at() - change_to->at());
   if (bracket > v.update() / 2 || since > 1.1 * v.update()) return std::nullopt;
   return Age{since + bracket / 2, bracket};
 }

@@ -7,11 +7,10 @@
 #include <utility>
 
 #include "base/csv.h"
+#include "base/numbers.h"
 
 namespace zeus {
 namespace {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A column of numbers, and what they may be.
 struct NumberColumn {

@@ -5,14 +5,13 @@
 #include <limits>
 #include <vector>
 
+#include "base/numbers.h"
 #include "solve/line.h"
 
 namespace zeus {
 namespace {
 
 using solve::Line;
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 /// A mean over `width` seconds of p, whose middle is asked for.
 class Mean {

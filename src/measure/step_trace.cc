@@ -30,6 +30,27 @@ double StepTrace::mean(double from_s, double to_s) const noexcept {
   return (integral(to_s) - integral(from_s)) / (to_s - from_s);
 }
 
+StepTrace with_steps_inside(const StepTrace& means) {
+  const auto p = means.points();
+  std::vector<StepTrace::Point> out;
+  for (std::size_t i = 0; i < p.size(); ++i) {
+    if (i == 0 || i + 2 >= p.size()) {  // The last point ends the last interval.
+      out.push_back(p[i]);
+      continue;
+    }
+    const double before = p[i - 1].value, after = p[i + 1].value;
+    const double share =
+        (p[i].value - after) / (before - after);  // Of the interval, before the step.
+    if (!(share > 0 && share < 1)) {
+      out.push_back(p[i]);
+      continue;
+    }
+    out.push_back({p[i].t_s, before});
+    out.push_back({p[i].t_s + share * (p[i + 1].t_s - p[i].t_s), after});
+  }
+  return StepTrace(out);
+}
+
 FirstOrder::FirstOrder(const StepTrace& p, double tau_s) : p_(p), tau_s_(tau_s) {
   for (const StepTrace::Point& point : p.points()) {
     shown_.push_back(shown_.empty() ? point.value : after(shown_.size() - 1, point.t_s));

@@ -34,6 +34,11 @@ class ZEUS_API StepTrace {
   std::vector<double> sums_;  // Integral from the first point to each.
 };
 
+/// What was averaged over each interval into `means`, if it is made of steps that are further apart
+/// than two intervals: a mean between those beside it is a step inside its interval, at the place
+/// that keeps the integral. Read as a level instead, it makes every step a ramp.
+ZEUS_API StepTrace with_steps_inside(const StepTrace& means);
+
 /// What a first-order sensor of unity gain shows of a trace, which must outlive it.
 class ZEUS_API FirstOrder {
  public:

@@ -2,12 +2,11 @@
 
 #include <algorithm>
 
+#include "base/numbers.h"
 #include "measure/ticks.h"
 
 namespace zeus {
 namespace {
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// The most a counter can honestly gain in `dt`. One update may bring up to a period of energy that
 /// was used before.

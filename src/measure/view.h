@@ -7,14 +7,12 @@
 #include <limits>
 #include <span>
 
+#include "base/numbers.h"
 #include "zeus/measurement.h"
 
 namespace zeus::estimators {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-inline double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// One sensor's part of a record, as the estimators look at it.
 struct View {

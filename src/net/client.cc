@@ -17,8 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 
-Instant now() noexcept { return std::chrono::steady_clock::now(); }
-
 /// Connections between two exchanges. Neither taking nor giving waits.
 class Pool {
  public:

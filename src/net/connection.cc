@@ -3,11 +3,6 @@
 #include <algorithm>
 
 namespace zeus::net {
-namespace {
-
-Instant now() noexcept { return std::chrono::steady_clock::now(); }
-
-}  // namespace
 
 template <class Start>
 error_code Connection::wait(Instant deadline, Start&& start) {

@@ -12,7 +12,7 @@ namespace zeus::net {
 namespace {
 
 constexpr std::size_t kMostPairs = 64;
-constexpr std::string_view kBlanks = " \t\n\r\f\v";
+constexpr std::string_view kSpaces = " \t\n\r\f\v";
 
 /// A key or a value; nothing if it is malformed.
 std::optional<std::string> form_decode(std::string_view raw) {
@@ -39,9 +39,9 @@ std::optional<std::uint32_t> parse_number(std::string_view text) {
 }
 
 std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(kBlanks);
+  const std::size_t begin = text.find_first_not_of(kSpaces);
   if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(kBlanks) - begin + 1);
+  return text.substr(begin, text.find_last_not_of(kSpaces) - begin + 1);
 }
 
 Error bad_list(std::string why) { return {Errc::invalid, 0, std::move(why)}; }

@@ -15,8 +15,6 @@ namespace {
 using asio::awaitable;
 using std::chrono::duration;
 
-Instant now() noexcept { return std::chrono::steady_clock::now(); }
-
 double wall_s() noexcept {
   return duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }

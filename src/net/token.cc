@@ -74,18 +74,19 @@ bool names_hs256(const std::string& token) {
 }
 
 /// Nothing unless every claim that we know has its type.
-std::optional<Claims> read_claims(const Json& json) {
-  if (!json.is_object() || json.contains("aud")) return std::nullopt;
-  const auto subject = json.find("sub"), scopes = json.find("scopes"), expires = json.find("exp");
-  if (subject == json.end() || !subject->is_string()) return std::nullopt;
-  if (scopes == json.end() || !scopes->is_array()) return std::nullopt;
+std::optional<Claims> read_claims(const Json& payload) {
+  if (!payload.is_object() || payload.contains("aud")) return std::nullopt;
+  const auto subject = payload.find("sub"), scopes = payload.find("scopes"),
+             expires = payload.find("exp");
+  if (subject == payload.end() || !subject->is_string()) return std::nullopt;
+  if (scopes == payload.end() || !scopes->is_array()) return std::nullopt;
   Claims claims{subject->get<std::string>(), {}};
   for (const Json& scope : *scopes) {
     const auto group = scope.is_string() ? group_named(scope.get<std::string>()) : std::nullopt;
     if (!group) return std::nullopt;
     claims.scopes.push_back(*group);
   }
-  if (expires == json.end() || expires->is_null()) return claims;
+  if (expires == payload.end() || expires->is_null()) return claims;
   if (!expires->is_number_integer() || *expires < 0) return std::nullopt;
   claims.expires = expires->get<std::int64_t>();
   return claims;

@@ -2,6 +2,7 @@
 
 #include <sys/socket.h>
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <vector>
@@ -9,11 +10,15 @@
 #include "net/asio.h"
 #include "net/endpoint.h"
 #include "zeus/result.h"
+#include "zeus/sensor.h"
 
 namespace zeus::net {
 
 using StreamSocket = asio::generic::stream_protocol::socket;
 using Address = asio::generic::stream_protocol::endpoint;
+
+/// What deadlines are measured against.
+inline Instant now() noexcept { return std::chrono::steady_clock::now(); }
 
 /// A client's end of one connection: TCP or a Unix socket, with or without TLS on it.
 class Transport {

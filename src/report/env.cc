@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/numbers.h"
 #include "report/origin.h"
 #include "report/table.h"
 
@@ -127,8 +128,6 @@ bool any_knob(const Environment& env) {
   return std::any_of(env.devices.begin(), env.devices.end(),
                      [](const Device& d) { return !d.knobs.empty(); });
 }
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
 
 /// "boxcar 25 of 100 ms": how a sensor makes its readings.
 std::string shape(const SensorProfile& p) {

@@ -3,14 +3,13 @@
 #include <cmath>
 #include <functional>
 
+#include "base/numbers.h"
 #include "solve/statistics.h"
 
 namespace zeus::report {
 namespace {
 
 std::int64_t ns(Instant t) { return t.time_since_epoch().count(); }
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json(nullptr);

@@ -295,8 +295,7 @@ TEST(NodeMetrics, OnlyCallCountersWhatNeverFalls) {
 }
 
 TEST(NodeMetrics, AreThoseOfTheReferencePage) {
-  std::ifstream page(std::filesystem::path(__FILE__).parent_path() /
-                     "../../docs/reference/metrics.md");
+  std::ifstream page(test::source_folder() / "docs/reference/metrics.md");
   std::set<std::string> explained, made;
   for (std::string line; std::getline(page, line);) {
     if (line.starts_with("| `zeus")) explained.insert(line.substr(3, line.find('`', 3) - 3));

@@ -69,14 +69,13 @@ TEST_F(Calibrate, LearnsWhatTheSensorOfACardIsAndLaterRunsUseIt) {
   EXPECT_NEAR(sensor["update_s"].get<double>(), kUpdate, 1e-3 * kUpdate);
   ASSERT_FALSE(sensor["shape"].is_null()) << sensor;
   const double window = sensor["shape"]["window_s"], window_u = sensor["shape"]["window_u_s"];
-  EXPECT_NEAR(window, kWindow, 2 * window_u);
-  EXPECT_LT(window_u, 0.1 * kWindow);
+  EXPECT_NEAR(window, kWindow, 4 * window_u);  // Beyond four u comes once in 16,000 runs.
+  EXPECT_LT(window_u, 0.05 * kWindow);
   ASSERT_FALSE(sensor["gain"].is_null()) << sensor;
   const double gain = sensor["gain"]["gain"], gain_u = sensor["gain"]["gain_u"];
-  EXPECT_NEAR(gain, kGain, 2 * gain_u * kGain);
+  EXPECT_NEAR(gain, kGain, 1e-3 * kGain);  // The meter is perfect.
   EXPECT_LT(gain_u, 0.02);
-  const double offset = sensor["gain"]["offset_w"], offset_u = sensor["gain"]["offset_u_w"];
-  EXPECT_NEAR(offset, kOffset, std::max(2 * offset_u, 0.1));
+  EXPECT_NEAR(sensor["gain"]["offset_w"].get<double>(), kOffset, 0.1);
 
   const std::string out = (tree.root() / "run.json").string();
   ASSERT_EQ(zeus_on_it({"run", "--json", "-o", out, "--", "/bin/sleep", "0.2"}).status, 0);

@@ -10,14 +10,15 @@
 #include <string_view>
 #include <vector>
 
+#include "support/source_folder.h"
+
 namespace zeus::test {
 
 /// The folder of recorded data: ZEUS_DATA, or shared/data beside the repository where that exists.
 inline std::optional<std::filesystem::path> data() {
   const char* named = std::getenv("ZEUS_DATA");
-  const std::filesystem::path root = std::filesystem::path(__FILE__) / ".." / ".." / "..";
   const std::filesystem::path folder =
-      named != nullptr ? named : (root / ".." / "shared" / "data").lexically_normal();
+      named != nullptr ? named : (source_folder() / ".." / "shared" / "data").lexically_normal();
   std::error_code error;
   if (!std::filesystem::is_directory(folder, error)) return std::nullopt;
   return folder;

@@ -89,8 +89,6 @@ def rapl_is_available() -> bool:
     """
     if os.path.exists(RAPL_DIR) or os.path.exists(CONTAINER_RAPL_DIR):
         return True
-    from zeus.device.cpu import _rapl_core
-
     return _rapl_core.is_elsewhere() or bool(_rapl_core.packages())
 
 
@@ -289,8 +287,6 @@ class RAPLCPUs(CPUs):
             ZeusCPUInitError: A daemon or machine that is named does not answer, or has no CPU.
             ZeusRAPLFileInitError: A zone is missing or not understood.
         """
-        from zeus.device.cpu import _rapl_core
-
         if not rapl_is_available():
             raise ZeusRAPLNotSupportedError(_not_supported())
         cpus = _rapl_core.cpus() if _reads_this_machine() else []
@@ -324,8 +320,6 @@ def get_current_rapl_zone_id(pid: int | Literal["current"] = "current") -> int:
         ZeusCPUNotFoundError: There is no such process.
         ZeusRAPLNotSupportedError: Its package is not known here, or has no zone.
     """
-    from zeus.device.cpu import _rapl_core
-
     package, die = socket_of(pid)
     names = [device.id for device in _rapl_core.packages()] if _reads_this_machine() else []
     names = names or [name or "" for _, name in _package_zones(_rapl_dir())]
@@ -401,6 +395,8 @@ def _most_w(name: str) -> float:
 
 
 def _not_supported() -> str:
-    from zeus.device.cpu import _rapl_core
-
     return "RAPL is not supported on this CPU. " + _rapl_core.why_none()
+
+
+# At the end, since it is made of the classes above.
+from zeus.device.cpu import _rapl_core  # noqa: E402
