@@ -227,6 +227,7 @@ class TestReplacedNvml:
                 raise self.NVMLError("fell off the bus")
             return 1000
 
+    # weakness D9
     def test_by_its_indices_and_errors(self, monkeypatch):
         monkeypatch.setattr(nvidia_module, "pynvml", self.Fake())
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3,2,0")

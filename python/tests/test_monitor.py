@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pathlib
 import threading
 import time
 import warnings
@@ -228,6 +229,132 @@ def test_an_error_at_the_end_leaves_the_window_open(simulated, monkeypatch):
             monitor.end_window("x")
     time.sleep(0.15)
     assert monitor.end_window("x").gpu_energy[0] > 0
+
+
+# weakness E3
+def test_every_gpu_is_measured_over_the_same_time_though_calls_are_slow(simulated):
+    simulated(
+        '[nvml]\nlatency = "20ms"\n'
+        + WITHOUT_COUNTER.replace("power_usage", 'energy = { update = "10ms" }\npower_usage') * 4
+    )
+    measured = window(ZeusMonitor(), 0.5)
+    for i in range(4):
+        known = measured.uncertainty[f"gpu:{i}"]
+        assert abs(known.value_j - 100 * measured.time) < 4 * known.u_cmp_j
+        assert known.u_cmp_j < 0.1 * known.value_j
+
+
+# weakness E7
+@pytest.mark.parametrize("visible", ["NoDevFiles", "-1", ""])
+def test_cpus_are_measured_whatever_the_gpu_variables_say(simulated, monkeypatch, visible):
+    simulated("h100x8")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    monitor = ZeusMonitor()
+    assert monitor.gpu_indices == []
+    assert any("CUDA_VISIBLE_DEVICES" in reason for reason in monitor.unavailable)
+    assert set(window(monitor, 0.1).cpu_energy) == {0, 1}
+
+
+# weakness E10
+def test_the_first_window_starts_nothing(simulated):
+    simulated("xeon-2s")
+    monitor = ZeusMonitor()
+    threads = len(list(pathlib.Path("/proc/self/task").iterdir()))
+    monitor.begin_window("first")
+    assert len(list(pathlib.Path("/proc/self/task").iterdir())) == threads
+    monitor.end_window("first")
+
+
+# weakness E12
+def test_millijoules_are_subtracted_before_they_become_joules(monkeypatch):
+    from zeus.device.cpu.common import CpuDramMeasurement, CPUs
+    from zeus.device.gpu.common import EmptyGPUs
+    from zeus.monitor._sources import Objects
+
+    class Counting(CPUs):
+        """Counts 224.297 J up at each reading, from beyond what doubles of joules resolve."""
+
+        millijoules = 10**15
+
+        def __init__(self) -> None: ...
+        def __del__(self) -> None: ...
+        @property
+        def cpus(self):
+            return [self]
+
+        def get_total_energy_consumption(self, index):
+            self.millijoules += 224_297
+            return CpuDramMeasurement(self.millijoules, None)
+
+    objects = Objects(EmptyGPUs(), [], Counting(), [0])
+    assert objects.begin().end().values == {"cpu:0": 224.297}
+
+
+class TestSystemOnAChip:
+    """With a system on a chip that notes what it is asked."""
+
+    @pytest.fixture
+    def chip(self, monkeypatch):
+        from dataclasses import dataclass
+
+        import zeus.device.soc
+        from zeus.device.soc.common import SoC, SoCMeasurement
+
+        @dataclass
+        class Joules(SoCMeasurement):
+            total_mj: int = 5
+
+            def __sub__(self, other):
+                return self
+
+            def zero_all_fields(self):
+                self.total_mj = 0
+
+        class Chip(SoC):
+            def __init__(self):
+                self.asked: list[str] = []
+                self.open: set[str] = set()
+
+            def get_available_metrics(self):
+                return {"total_mj"}
+
+            def get_total_energy_consumption(self):
+                return Joules()
+
+            def begin_window(self, key, restart=False):
+                assert key not in self.open
+                self.open.add(key)
+                self.asked.append("begin")
+
+            def end_window(self, key):
+                self.open.remove(key)
+                self.asked.append("end")
+                return Joules()
+
+        chip = Chip()
+        monkeypatch.setattr(zeus.device.soc, "_soc", chip)
+        return chip
+
+    # weakness E4
+    def test_its_window_ends_after_the_work_that_is_waited_for(self, simulated, monkeypatch, chip):
+        simulated("constant")
+        monkeypatch.setattr(
+            "zeus.monitor.energy.sync_execution_fn", lambda *a, **k: chip.asked.append("sync")
+        )
+        monitor = ZeusMonitor()
+        monitor.begin_window("x")
+        time.sleep(0.15)
+        assert monitor.end_window("x").soc_energy.total_mj == 5
+        assert chip.asked == ["sync", "begin", "sync", "end"]
+
+    # weakness E13
+    def test_two_monitors_may_use_one_name(self, simulated, chip):
+        simulated("xeon-2s")
+        first, second = ZeusMonitor(), ZeusMonitor()
+        first.begin_window("x")
+        second.begin_window("x")
+        assert first.end_window("x").soc_energy and second.end_window("x").soc_energy
+        assert not chip.open
 
 
 # weakness E14

@@ -66,6 +66,65 @@ def test_a_square_load_is_within_what_is_said_of_it(simulated, truth):
     assert integral.u_j < 0.1 * exact
 
 
+SLOW = """
+[nvml]
+latency = "10ms"
+[[gpu]]
+count = 3
+model = "NVIDIA Slow"
+power = { kind = "constant", watts = 100 }
+power_instant = { update = "20ms", kind = "instant" }
+power_average = { update = "20ms", kind = "mean", window = "1s" }
+"""
+
+
+# weakness P10
+# weakness P11
+def test_each_gpu_has_its_own_time_and_its_domains_are_read_at_once(simulated):
+    simulated(SLOW)
+    monitor = PowerMonitor(update_period=0.1)
+    timelines = monitor.get_all_power_timelines()
+    instants, averages = timelines["device_instant"], timelines["device_average"]
+    first = [instants[i][0][0] for i in range(3)]
+    assert first[1] - first[0] >= 0.009 and first[2] - first[1] >= 0.009
+    assert [averages[i][0][0] for i in range(3)] == first
+    monitor.stop()
+
+
+# weakness P12
+# field failure 146
+def test_what_cannot_be_sampled_is_said_by_the_constructor(simulated):
+    simulated(SQUARE.replace('power_instant = { update = "5ms", kind = "instant" }', ""))
+    begin = time.monotonic()
+    with pytest.raises(ValueError, match=r"no power to sample: .*GPU 0"):
+        PowerMonitor()
+    assert time.monotonic() - begin < 9
+
+
+# weakness D8
+def test_means_of_a_second_say_that_they_see_a_rise_late(simulated):
+    simulated(
+        SQUARE.replace("power_instant", "power_average")
+        .replace('kind = "instant"', 'kind = "mean", window = "1s"')
+        .replace('"400ms"', '"3s"')
+    )
+    monitor = PowerMonitor(update_period=0.05)
+    assert monitor.measurement_domains == [PowerDomain.DEVICE_AVERAGE]
+    deadline = time.time() + 20
+    while time.time() < deadline:
+        time.sleep(0.4)
+        watts = [w for _, w in monitor.get_power_timeline("device_average")[0]]
+        if max(watts) - min(watts) > 150:
+            break
+    timeline = monitor.get_power_timeline("device_average")[0]
+    low = min(timeline, key=lambda sample: sample[1])
+    high = max(timeline, key=lambda sample: sample[1])
+    begin, end = sorted((low[0], high[0]))
+    integral = monitor.get_energy_integral(begin, end)[0]
+    assert integral.u_j >= 150 * 1.0 / math.sqrt(3)
+    monitor.stop()
+
+
 # weakness P4
 def test_the_power_in_force_is_the_last_one_before(simulated):
     monitor = PowerMonitor.__new__(PowerMonitor)

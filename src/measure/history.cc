@@ -69,10 +69,13 @@ const History::Entry* History::run_at(Instant t) const {
 
 History::Sums History::up_to(Instant t) const {
   const Entry* entry = run_at(t);
-  if (entry == nullptr) return {runs_.front().before, runs_.front().covered, runs_.front().rough};
+  if (entry == nullptr) {
+    const Entry& first = runs_.front();
+    return {first.before, first.covered, first.rough, static_cast<double>(first.run.raw)};
+  }
   const double held = seconds(std::min(t, held_until(*entry)) - entry->run.first);
   return {entry->before + static_cast<double>(entry->run.raw) * held, entry->covered + held,
-          entry->rough};
+          entry->rough, static_cast<double>(entry->run.raw)};
 }
 
 History::Integral History::integral(Instant from, Instant to) const {
@@ -92,8 +95,10 @@ History::Integral History::integral(Instant from, Instant to) const {
   out.value = (end.integral - begin.integral) * info_.scale;
   const double blur = seconds(info_.profile.update + poll_);
   const double changes = (end.rough - begin.rough) * info_.scale * info_.scale * blur * blur / 12;
+  const double late = blur + seconds(info_.profile.window);
+  const double rise = (end.raw - begin.raw) * info_.scale;
   const double gain = info_.profile.gain_u.value_or(0) * out.value;
-  out.u = std::sqrt(changes + gain * gain);
+  out.u = std::sqrt(changes + rise * rise * late * late / 3 + gain * gain);
   return out;
 }
 

@@ -36,7 +36,9 @@ class History {
 
   /// E = sum v_k (t_k+1 - t_k), and since each change came at some instant of an update period T_u
   /// and a poll distance d (rectangular distribution: JCGM 100:2008, 4.3.7),
-  /// u^2 = sum (v_k+1 - v_k)^2 (T_u + d)^2 / 12 + (u_gain E)^2.
+  /// u^2 = sum (v_k+1 - v_k)^2 (T_u + d)^2 / 12 + (v_end - v_begin)^2 (T_u + d + W)^2 / 3
+  ///       + (u_gain E)^2.
+  /// The second term: a rise or fall on the whole is seen late, by the sensor's window W too.
   Integral integral(Instant from, Instant to) const;
 
   /// The value in force at `t`, in SI; nothing where none was.
@@ -61,7 +63,7 @@ class History {
     double covered = 0;  ///< Covered seconds up to `run.first`.
   };
   struct Sums {
-    double integral = 0, covered = 0, rough = 0;
+    double integral = 0, covered = 0, rough = 0, raw = 0;
   };
   /// From the beginning up to `t`.
   Sums up_to(Instant t) const;

@@ -50,6 +50,17 @@ TEST(History, HoldsAValueUntilTheNextOneInsteadOfDrawingALineToIt) {
   EXPECT_NEAR(history.integral(at(0), at(11)).u, 200 * 0.2 / std::sqrt(12) * std::sqrt(2), 1e-9);
 }
 
+TEST(History, SaysThatAMeanOfTheLastSecondSeesARiseLate) {
+  SensorInfo info = power();
+  info.profile.window = std::chrono::seconds(1);
+  History history(info, milliseconds(100));
+  poll(history, 0, 50, 100'000);
+  poll(history, 5, 50, 300'000);
+  const double change = 200 * 0.2 / std::sqrt(12), lag = 200 * 1.2 / std::sqrt(3);
+  EXPECT_NEAR(history.integral(at(0), at(9)).u, std::hypot(change, lag), 1e-9);
+  EXPECT_EQ(history.integral(at(6), at(9)).u, 0);
+}
+
 TEST(History, CoversNothingThatNoReadingStandsFor) {
   History history(power(), milliseconds(100));
   EXPECT_TRUE(std::isnan(history.integral(at(0), at(1)).value));
