@@ -224,6 +224,24 @@ def test_work_counts_where_the_gpu_did_it(simulated, monkeypatch):
     assert result["a"].uncertainty["gpu:0"].value_j == pytest.approx(30, abs=6)
 
 
+def test_events_that_fail_leave_edges_where_the_program_was_and_say_so(simulated, monkeypatch):
+    simulated("constant")
+    monitor = ZeusMonitor(cpu_indices=[])
+    torch = Stream().torch()
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    phases = monitor.phases("a")
+    with pytest.warns(UserWarning, match="not the GPU: CUDA events failed: lost"), phases:
+        phases.begin("a")
+        time.sleep(0.3)
+
+        def fail(*_: object) -> float:
+            raise RuntimeError("lost")
+
+        torch.cuda.Event.elapsed_time = fail
+    known = phases.result["a"].uncertainty["gpu:0"]
+    assert abs(known.value_j - 100 * phases.result["a"].time) <= 2 * known.u_cmp_j
+
+
 # --- on simulated machines ---
 
 

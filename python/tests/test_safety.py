@@ -33,6 +33,7 @@ def wait_until(true, what: str) -> None:
         time.sleep(0.02)
 
 
+# weakness E14
 def test_many_threads_begin_and_end_overlapping_windows(simulated):
     simulated("h100x8")
     monitor = ZeusMonitor()
@@ -272,6 +273,7 @@ def test_nothing_runs_on_after_a_kill():
     assert not children(os.getpid()) or pid not in children(os.getpid())
 
 
+# weakness F5
 # weakness F6
 # field failure 146
 @pytest.mark.parametrize("end", ["", "    raise SystemExit(0)\n", "    os.kill(os.getpid(), 15)\n"])

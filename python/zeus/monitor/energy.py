@@ -271,7 +271,12 @@ class ZeusMonitor:
             name: What it is called in results; it need not be unique.
             sync_execution: Wait at both edges for what the process gave the GPUs to do.
             power_monitor: Whose samples become `measurement.power`.
+
+        Raises:
+            ValueError: It samples no power of whole GPUs.
         """
+        if power_monitor is not None:
+            power_monitor._for_energy(None)
         return Window(self, name, sync_execution, power_monitor)
 
     def phases(self, *names: str, sync_execution: bool = True) -> Phases:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -43,8 +44,9 @@ class Phases:
 
     A phase within another takes its time from it. Of a phase shorter than the sensor's update
     period (flag `short_phase`) it is taken for granted that its power is drawn while it runs. With
-    PyTorch on CUDA, edges are where the GPU came to them, by CUDA events on the streams that are
-    current there; else where the program did. One thread notes edges.
+    PyTorch on CUDA, if it is in use when the window begins, edges are where the GPU came to them,
+    by CUDA events on the streams that are current there; else where the program did. One thread
+    notes edges.
 
     Attributes:
         names: The phases, `other` apart.
@@ -163,9 +165,21 @@ class Phases:
             curves.stop()
         measurement = self._window._measurement
         if measurement is not None:
-            # A GPU that failed has no clock left to tell edges by.
-            cuda = self._cuda.times() if self._cuda is not None and error is None else {}
-            self._result = self._divide(measurement, curves, cuda)
+            self._result = self._divide(measurement, curves, self._gpu_times(error is None))
+
+    def _gpu_times(self, all_is_well: bool) -> dict[int, list[float]]:
+        """When GPUs came to the edges; nothing where CUDA does not tell."""
+        # A GPU that failed has no clock left to tell edges by.
+        if self._cuda is None or not all_is_well:
+            return {}
+        try:
+            return self._cuda.times()
+        except RuntimeError as failure:
+            warnings.warn(
+                f"phases are where the program was, not the GPU: CUDA events failed: {failure}",
+                stacklevel=4,
+            )
+            return {}
 
     @property
     def result(self) -> Phased:
