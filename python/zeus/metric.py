@@ -5,6 +5,7 @@ Needs `prometheus_client` (`pip install zeus-cpp[metric]`), imported when a metr
 
 from __future__ import annotations
 
+import logging
 import math
 import sys
 import warnings
@@ -18,6 +19,8 @@ from zeus._metric.windows import Exposed, Followed, Metric, MonitoringProcessSta
 from zeus.device.cpu import get_cpus
 from zeus.monitor import PowerMonitor, ZeusMonitor
 from zeus.utils.framework import sync_execution as sync_execution_fn
+
+logger = logging.getLogger(__name__)
 
 __all__ = [
     "EnergyCumulativeCounter",
@@ -90,11 +93,7 @@ class EnergyHistogram(Exposed):
         self._exposition = Exposition(
             "energy_histogram", pushgateway_url, job, grouping_key, push_timeout_s
         )
-        self._monitor = ZeusMonitor(
-            gpu_indices=gpu_indices,
-            cpu_indices=cpu_indices,
-            sync_execution_with=sync_execution_with,
-        )
+        self._monitor = _open(gpu_indices, cpu_indices, sync_execution_with)
         cpus = self._monitor.cpu_indices
         self.gpu_histograms = self._histogram("gpu") if self._monitor.gpu_indices else None
         self.cpu_histograms = self._histogram("cpu") if cpus else None
@@ -173,6 +172,7 @@ class EnergyCumulativeCounter(Followed):
         pushgateway_url: str | None,
         job: str,
         *,
+        sync_execution_with: Literal["torch", "jax", "cupy"] = "torch",
         grouping_key: Mapping[str, str] | None = None,
         push_timeout_s: float = 5.0,
     ) -> None:
@@ -184,7 +184,8 @@ class EnergyCumulativeCounter(Followed):
             update_period: Seconds between two pushes.
             pushgateway_url: Where the Pushgateway is; None: nothing is pushed.
             job: The job in the gateway's grouping key.
-            grouping_key: As for `EnergyHistogram`.
+            sync_execution_with: As for `EnergyHistogram`, like the next.
+            grouping_key: See there.
             push_timeout_s: How long a push may wait for the gateway.
 
         Raises:
@@ -196,6 +197,7 @@ class EnergyCumulativeCounter(Followed):
         )
         self.cpu_indices = cpu_indices
         self.gpu_indices = gpu_indices
+        self._sync_with = sync_execution_with
         self._counters = energy_counters(self.registry)
         self._missing = missing_energies(self.registry)
 
@@ -206,7 +208,7 @@ class EnergyCumulativeCounter(Followed):
             ValueError: It is open already.
         """
         self._check_new(name)
-        monitor = ZeusMonitor(gpu_indices=self.gpu_indices, cpu_indices=self.cpu_indices)
+        monitor = _open(self.gpu_indices, self.cpu_indices, self._sync_with)
         total = EnergyTotal(name, monitor, self._counters, self._missing)
         total.begin(sync_execution)
         self._follow(name, total)
@@ -221,7 +223,7 @@ class EnergyCumulativeCounter(Followed):
             raise ValueError(f"Window {name!r} of this metric does not exist; begin it first")
         total = self._followers[name]
         if sync_execution and total.monitor.gpu_indices:
-            sync_execution_fn(total.monitor.gpu_indices)
+            sync_execution_fn(total.monitor.gpu_indices, sync_with=self._sync_with)
         self._unfollow(name)
 
 
@@ -239,6 +241,7 @@ class PowerGauge(Followed):
         pushgateway_url: str | None,
         job: str,
         *,
+        sync_execution_with: Literal["torch", "jax", "cupy"] = "torch",
         grouping_key: Mapping[str, str] | None = None,
         push_timeout_s: float = 5.0,
     ) -> None:
@@ -247,6 +250,7 @@ class PowerGauge(Followed):
             *("power_gauge", update_period, pushgateway_url, job, grouping_key, push_timeout_s)
         )
         self.gpu_indices = gpu_indices
+        self._sync_with = sync_execution_with
         self._gauge, self._missing = power_families(self.registry)
 
     def begin_window(self, name: str, sync_execution: bool = False) -> None:
@@ -259,7 +263,7 @@ class PowerGauge(Followed):
         self._check_new(name)
         monitor = PowerMonitor(gpu_indices=self.gpu_indices)
         if sync_execution:
-            sync_execution_fn(monitor.gpu_indices)
+            sync_execution_fn(monitor.gpu_indices, sync_with=self._sync_with)
         self._follow(name, PowerShown(name, monitor, self._gauge, self._missing))
 
     def end_window(self, name: str, sync_execution: bool = False) -> None:
@@ -271,7 +275,8 @@ class PowerGauge(Followed):
         if name not in self.window_state:
             raise KeyError(name)
         if sync_execution:
-            sync_execution_fn(self._followers[name].monitor.gpu_indices)
+            gpus = self._followers[name].monitor.gpu_indices
+            sync_execution_fn(gpus, sync_with=self._sync_with)
         self._unfollow(name)
 
 
@@ -298,7 +303,7 @@ def energy_monitoring_loop(
         job: See there.
     """
     exposition = Exposition("energy_counter", pushgateway_url, job)
-    monitor = ZeusMonitor(gpu_indices=gpu_indices, cpu_indices=cpu_indices)
+    monitor = _open(gpu_indices, cpu_indices, "torch")
     registry = exposition.registry
     total = EnergyTotal(name, monitor, energy_counters(registry), missing_energies(registry))
     total.begin(sync_execution=False)
@@ -325,6 +330,20 @@ def power_monitoring_loop(
     repeat(queue, update_period, shown.advance, exposition)
     shown.finish()
     exposition.push(insist=True)
+
+
+def _open(
+    gpu_indices: list[int] | None,
+    cpu_indices: list[int] | None,
+    sync_with: Literal["torch", "jax", "cupy"],
+) -> ZeusMonitor:
+    monitor = ZeusMonitor(
+        gpu_indices=gpu_indices, cpu_indices=cpu_indices, sync_execution_with=sync_with
+    )
+    if not monitor.gpu_indices and not monitor.cpu_indices:
+        why = "; ".join(monitor.unavailable)
+        logger.warning("there is nothing to measure, and there will be no series: %s", why)
+    return monitor
 
 
 def _ascending(name: str, buckets: Sequence[float]) -> list[float]:
