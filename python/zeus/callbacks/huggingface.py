@@ -57,11 +57,13 @@ class ZeusTrainerCallback(TrainerCallback):  # type: ignore[misc]
         self._pending: dict[str, float] = {}
         self._training = False
         self._evaluated = False
+        self._used: list[int] | None = None
 
     @classmethod
     def attach(cls, trainer: Trainer, **options: Any) -> ZeusTrainerCallback:
         """Make one for a trainer, before the reporters in its list, so that they see its values."""
         callback = cls(**options)
+        callback._used = _gpus_of(trainer.args)
         # The first one decides what happens at a step, which this one asks for.
         trainer.callback_handler.callbacks.insert(1, callback)
         return callback
@@ -82,12 +84,18 @@ class ZeusTrainerCallback(TrainerCallback):  # type: ignore[misc]
 
     # --- what the Trainer calls ---
 
+    def on_init_end(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
+    ) -> None:
+        """Learn what the run trains on."""
+        self._used = _gpus_of(args)
+
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any
     ) -> None:
         """Begin the windows."""
         self._training = True
-        self._tracker.open(_gpus_of(args))
+        self._tracker.open(self._used)
         step = state.global_step
         self._tracker.begin("train", step)
         if getattr(args, "eval_on_start", False):
@@ -191,7 +199,7 @@ class ZeusTrainerCallback(TrainerCallback):  # type: ignore[misc]
         if self._tracker.steps("steps", step) > 0:
             self._end_steps(step)
         self._tracker.cancel("steps")
-        self._tracker.open(None)
+        self._tracker.open(self._used)
         self._tracker.begin("eval", step)
 
     def _end_steps(self, step: int) -> None:

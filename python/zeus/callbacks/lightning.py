@@ -23,7 +23,7 @@ else:
 __all__ = ["ZeusCallback"]
 
 
-class ZeusCallback(Callback):
+class ZeusCallback(Callback):  # type: ignore[misc]
     """Measures a run, and logs its energy through the run's own loggers.
 
     `Trainer(callbacks=[ZeusCallback()])`. In joules and seconds, with their standard uncertainties
