@@ -94,16 +94,19 @@ class Tracker:
         lines = []
         for name in dict.fromkeys(window.name for window in self.windows):
             windows = [window for window in self.windows if window.name == name]
-            seconds = sum(window.energy.time_s for window in windows)
+            known = [w for w in windows if not math.isnan(w.energy.total.value_j)]
             if len(windows) == 1:
-                lines.append(f"{name}: {windows[0].energy} in {seconds:.1f} s")
-            else:
-                joules = [window.energy.total.value_j for window in windows]
-                known = [one for one in joules if not math.isnan(one)]
-                lines.append(
-                    f"{name}: {math.fsum(known):.6g} J in {seconds:.1f} s, "
-                    f"{len(known)} of {len(windows)} windows"
+                text = f"{windows[0].energy} in {windows[0].energy.time_s:.1f} s"
+            elif known:
+                joules = math.fsum(window.energy.total.value_j for window in known)
+                seconds = sum(window.energy.time_s for window in known)
+                text = (
+                    f"{joules:.6g} J in {seconds:.1f} s, by {len(known)} of {len(windows)} windows"
                 )
+            else:
+                reason = windows[-1].energy.total.refusal
+                text = f"not known of any of {len(windows)} windows, the last one since {reason}"
+            lines.append(f"{name}: {text}")
         if self.monitor is not None:
             lines += [f"not measured: {reason}" for reason in self.monitor.unavailable]
         problems = dict.fromkeys(p for window in self.windows for p in window.energy.problems)
@@ -118,7 +121,11 @@ def to_log(window: Window, name: str | None = None, per_step: bool = False) -> d
         name: What the keys begin with; None: the window's name.
         per_step: Divide by the number of steps.
     """
-    parts: Mapping[str, Uncertain] = {"": window.energy.total, **window.energy.by_kind}
+    kinds = window.energy.by_kind
+    parts: Mapping[str, Uncertain] = {
+        "": window.energy.total,
+        **(kinds if len(kinds) > 1 else {}),
+    }
     divisor = max(1, window.steps) if per_step else 1
     name = name or window.name
     values = {f"{name}_energy_time_s": window.energy.time_s / divisor}

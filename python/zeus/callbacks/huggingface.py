@@ -25,9 +25,10 @@ class ZeusTrainerCallback(TrainerCallback):  # type: ignore[misc]
 
     The keys, in joules and seconds, with their standard uncertainties (k = 1) where those are
     known: `step_energy_j`, `step_energy_u_j`, `step_energy_time_s` (means over the optimizer steps
-    since the last log or evaluation), `epoch_...` (at the next log), `train_...` (at the last log)
-    and `eval_...`; `train_gpu_energy_j`, `train_cpu_energy_j`, `train_dram_energy_j` are parts of
-    `train_energy_j`, and so on. What could not be measured has no key.
+    since the last log or evaluation), `epoch_...` (at the next log), `train_...` (at the last log,
+    evaluations included) and `eval_...`. Where more than GPUs is measured, `train_gpu_energy_j`,
+    `train_cpu_energy_j` and `train_dram_energy_j` are parts of `train_energy_j`, and so on. What
+    could not be measured has no key.
 
     With several ranks each of them must have this callback: they gather what all used, each device
     once. Windows wait for the GPUs at their edges, which are those of logs, not of steps.

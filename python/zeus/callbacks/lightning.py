@@ -35,9 +35,9 @@ class ZeusCallback(Callback):  # type: ignore[misc]
     - `eval_...`, `test_...`: a validation and a test.
     - `train_...`: everything from the first step to the last.
 
-    `train_gpu_energy_j`, `train_cpu_energy_j`, `train_dram_energy_j` are parts of `train_energy_j`,
-    and so on. Those of epochs, validations and tests are in `trainer.callback_metrics` too. What
-    could not be measured has no key.
+    Where more than GPUs is measured, `train_gpu_energy_j`, `train_cpu_energy_j` and
+    `train_dram_energy_j` are parts of `train_energy_j`, and so on. Those of epochs, validations and
+    tests are in `trainer.callback_metrics` too. What could not be measured has no key.
 
     Ranks gather what all of them used, each device once. Windows wait for the GPUs at their edges.
     """
