@@ -80,12 +80,13 @@ install_packages() {
 
 # --- Python ---
 
-# python_env NAME REQUIREMENTS: prints the interpreter of the environment of that file, made on
+# python_env NAME REQUIREMENTS [PIP OPTION...]: prints the interpreter of the environment of that file, made on
 # first use in the user's cache. Debian's own python3 makes it: one of pyenv sees none of Debian's modules.
 python_env() {
-  local key dir
-  key=$({ /usr/bin/python3 --version; cat "$2"; } | sha256sum | cut -c1-12)
-  dir=$cache/env/$1-$key
+  local name=$1 requirements=$2 key dir
+  shift 2
+  key=$({ /usr/bin/python3 --version; cat "$requirements"; } | sha256sum | cut -c1-12)
+  dir=$cache/env/$name-$key
   mkdir -p "$cache/env"
   (
     flock 9
@@ -94,11 +95,11 @@ python_env() {
       rm -rf -- "$dir"
       /usr/bin/python3 -m venv "$dir" >&2 ||
         die "python3 cannot make an environment in $dir; install python3-venv (scripts/setup build)"
-      "$dir/bin/python" -m pip install -q --disable-pip-version-check --only-binary :all: -r "$2" >&2 ||
-        die "pip could not install ${2#"$root/"}; check the network and pip's index, then start again"
+      "$dir/bin/python" -m pip install -q --disable-pip-version-check --only-binary :all: "$@" -r "$requirements" >&2 ||
+        die "pip could not install ${requirements#"$root/"}; check the network and pip's index, then start again"
       touch "$dir/complete"
     fi
-  ) 9>"$cache/env/$1.lock" || exit 1
+  ) 9>"$cache/env/$name.lock" || exit 1
   printf '%s\n' "$dir/bin/python"
 }
 

@@ -427,3 +427,11 @@ def test_what_is_printed_is_what_upstream_prints():
     assert repr(MeasurementState(1.0, {0: 2.0})) == (
         "MeasurementState(time=1.0, gpu_energy={0: 2.0}, cpu_energy=None, dram_energy=None)"
     )
+
+
+def test_packages_and_their_memory_have_uncertainties_and_so_has_the_sum(simulated):
+    simulated("h100x8")
+    measured = window(ZeusMonitor(), 0.5)
+    for name, known in measured.uncertainty.items():
+        assert 0 < known.u_j < known.value_j, name
+    assert 0 < measured.total.u_j < measured.energy

@@ -85,6 +85,7 @@ class _CountedCPU(rapl.RAPLCPU):
         CPU.__init__(self, int(zone.partition(":")[2]) if is_rapl else device.index)
         self.path = _zone_path(zone) if zone and not is_elsewhere() else ""
         self.id = device.id
+        self.device = device  # By which a monitor reads it through the core, with its uncertainty.
         self._counters = counters
         self._package = package
         self._dram = dram

@@ -1,0 +1,116 @@
+"""Training runs on scikit-learn's digits, measured on simulated machines."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from conftest import EXAMPLES  # type: ignore[import-not-found]
+
+WATTS = 100  # of the scenario "constant"
+
+
+def agree(joules: float, u: float, seconds: float) -> None:
+    """Joules are the closed form's within what they say of themselves, which is not too much."""
+    assert abs(joules - WATTS * seconds) <= 4 * u
+    assert u <= 0.06 * joules + 10
+
+
+def test_a_loop_of_ones_own_uses_what_its_devices_used(simulated, truth, example, capsys):
+    simulated("square")
+    example("plain.py", "--epochs", 6)
+    result = json.loads(capsys.readouterr().out.splitlines()[-1])
+    exact = truth(result["begin_s"], result["end_s"])
+    for device, energy in result["devices"].items():
+        assert abs(energy["energy_j"] - exact[device]) <= 4 * energy["u_j"]
+        assert energy["u_j"] < 0.3 * energy["energy_j"]
+    assert result["total"]["energy_j"] >= sum(d["energy_j"] for d in result["devices"].values())
+
+
+# field failure 151
+def test_ranks_of_a_loop_of_ones_own_share_the_node_and_count_it_once(torchrun):
+    [result] = torchrun(2, str(EXAMPLES / "plain.py"), "--epochs", 8, scenario="constant")
+    assert list(result["ranks"].values()) == [[0, 1]]
+    assert result["accuracy"] > 0.9
+    seconds = result["end_s"] - result["begin_s"]
+    [energy] = result["devices"].values()
+    # Rank 0's time, where the longer of the two counts.
+    assert abs(energy["energy_j"] - WATTS * seconds) <= 4 * energy["u_j"] + 0.1 * WATTS * seconds
+
+
+def rows(folder: pathlib.Path) -> list[dict[str, float]]:
+    """What Lightning logged, without the cells that are empty."""
+    with (folder / "metrics.csv").open() as file:
+        return [{k: float(v) for k, v in row.items() if v} for row in csv.DictReader(file)]
+
+
+def check_lightning(logs: list[dict[str, float]], epochs: int) -> None:
+    of = {name: [r for r in logs if f"{name}_energy_time_s" in r] for name in ("step", "epoch")}
+    assert len(of["epoch"]) == epochs
+    assert len(of["step"]) >= epochs
+    [train] = [r for r in logs if "train_energy_j" in r]
+    agree(train["train_energy_j"], train["train_energy_u_j"], train["train_energy_time_s"])
+    for row in of["epoch"]:
+        if "epoch_energy_j" in row:
+            agree(row["epoch_energy_j"], row["epoch_energy_u_j"], row["epoch_energy_time_s"])
+    assert sum(r["epoch_energy_time_s"] for r in of["epoch"]) <= train["train_energy_time_s"]
+
+
+def test_lightning_logs_what_a_run_used(simulated, example, tmp_path, capsys):
+    simulated("constant")
+    example("with_lightning.py", "--epochs", 4, "--logs", tmp_path)
+    logs = rows(tmp_path)
+    check_lightning(logs, 4)
+    assert any("eval_energy_time_s" in row for row in logs)
+    said = capsys.readouterr().out
+    assert "Energy of this training run" in said and "1 x gpu" in said
+
+
+def test_lightning_under_its_other_name_logs_the_same(programs, tmp_path):
+    command = [programs / "zeus", "sim", "run", "constant", "--", sys.executable]
+    script = [EXAMPLES / "with_lightning.py", "--epochs", "3", "--logs", tmp_path]
+    out = subprocess.run(
+        [*command, *script],
+        env={**os.environ, "LIGHTNING": "pytorch_lightning"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert out.returncode == 0, out.stderr
+    check_lightning(rows(tmp_path), 3)
+
+
+# field failure 151
+def test_lightning_on_two_ranks_logs_the_whole_node_once(programs, tmp_path):
+    command = [programs / "zeus", "sim", "run", "h100x8", "--", sys.executable]
+    script = [EXAMPLES / "with_lightning.py", "--epochs", "3", "--devices", "2", "--logs", tmp_path]
+    out = subprocess.run([*command, *script], capture_output=True, text=True, timeout=400)
+    assert out.returncode == 0, out.stderr
+    assert "2 x gpu" in out.stdout and "2 x cpu" in out.stdout and "2 rank(s)" in out.stdout
+    [train] = [r for r in rows(tmp_path) if "train_energy_j" in r]
+    parts = [train[f"train_{kind}_energy_j"] for kind in ("gpu", "cpu", "dram")]
+    assert train["train_energy_j"] == pytest.approx(math.fsum(parts), rel=1e-5)
+
+
+def test_a_trainer_of_transformers_logs_what_a_run_used(simulated, example, tmp_path, capsys):
+    simulated("constant")
+    example("with_transformers.py", "--epochs", 4, "--logs", tmp_path)
+    history = json.loads((tmp_path / "history.json").read_text())
+    [end] = [h for h in history if "train_runtime" in h]
+    agree(end["train_energy_j"], end["train_energy_u_j"], end["train_energy_time_s"])
+    assert end["train_energy_time_s"] == pytest.approx(end["train_runtime"], rel=0.2, abs=0.5)
+    evaluations = [h for h in history if "eval_loss" in h]
+    # Four within training, and one that the script asked for.
+    assert len(evaluations) == 5
+    assert all("eval_energy_time_s" in h for h in evaluations)
+    steps = [h for h in history if "loss" in h]
+    assert all("step_energy_time_s" in h for h in steps)
+    assert [h["epoch_energy_time_s"] for h in history if "epoch_energy_time_s" in h]
+    assert "Energy of this training run" in capsys.readouterr().out
