@@ -204,6 +204,10 @@ void Control::settle(Lane& lane, const Orphan& orphan) {
 
 void Control::post(Lane& lane, std::function<void(bool)> job, bool urgent) {
   const std::lock_guard lock(lane.mutex);
+  push(lane, std::move(job), urgent);
+}
+
+void Control::push(Lane& lane, std::function<void(bool)> job, bool urgent) {
   if (lane.ended) return job(true);
   (urgent ? lane.urgent : lane.queue).push_back(std::move(job));
   if (!lane.running) start(lane);
@@ -227,13 +231,15 @@ void Control::run(Lane& lane) {
     if (lane.urgent.empty() && lane.queue.empty()) break;
     auto& from = lane.urgent.empty() ? lane.queue : lane.urgent;
     const bool refuse = lane.stopping && lane.urgent.empty();
+    lane.busy = true;
     lane.writing = lane.urgent.empty() && !refuse;
     const auto job = std::move(from.front());
     from.pop_front();
     lock.unlock();
     job(refuse);
     lock.lock();
-    lane.writing = lane.abort = false;
+    lane.busy = lane.writing = lane.abort = false;
+    lane.quiet.notify_all();
   }
   lock.unlock();
   for (auto& [knob, held] : lane.held) (void)held.lease.release();
@@ -246,20 +252,39 @@ void Control::run(Lane& lane) {
 Outcome Control::submit(unsigned gpu, Write write, std::function<void(Outcome)> done) {
   const Outcome stopping{503, "the daemon is stopping"};
   Lane* const l = lane(gpu);
-  {
-    const std::lock_guard lock(l->mutex);
-    if (l->stopping) return stopping;
-    if (l->queue.size() >= kQueue) {
-      return {429, fmt::format("the queue of GPU {} is full; try again later", gpu)};
-    }
+  const std::lock_guard lock(l->mutex);
+  if (l->stopping) return stopping;
+  if (!l->paused.empty()) return {503, l->paused};
+  if (l->queue.size() >= kQueue) {
+    return {429, fmt::format("the queue of GPU {} is full; try again later", gpu)};
   }
-  post(
+  push(
       *l,
       [this, l, stopping, write = std::move(write), done = std::move(done)](bool refuse) {
         done(refuse ? stopping : execute(*l, write));
       },
       false);
   return {};
+}
+
+bool Control::pause(const std::string& why, std::chrono::milliseconds limit) {
+  for (const auto& l : lanes_) {
+    const std::lock_guard lock(l->mutex);
+    l->paused = why;
+  }
+  const auto until = std::chrono::steady_clock::now() + limit;
+  return std::all_of(lanes_.begin(), lanes_.end(), [until](const auto& l) {
+    std::unique_lock lock(l->mutex);
+    return l->quiet.wait_until(lock, until,
+                               [&l] { return !l->busy && l->urgent.empty() && l->queue.empty(); });
+  });
+}
+
+void Control::resume() {
+  for (const auto& l : lanes_) {
+    const std::lock_guard lock(l->mutex);
+    l->paused.clear();
+  }
 }
 
 Outcome Control::execute(Lane& lane, const Write& write) {

@@ -14,6 +14,7 @@
 
 #include "access.h"
 #include "control.h"
+#include "hold.h"
 #include "leases.h"
 #include "net/query.h"
 #include "net/server.h"
@@ -55,6 +56,7 @@ class Daemon final : public zeus::net::Handler {
     Leases* leases = nullptr;
     Control* control = nullptr;
     Streams* streams = nullptr;
+    Hold* hold = nullptr;
   };
   Daemon(Options options, Parts parts);
   ~Daemon() override;
@@ -100,6 +102,8 @@ class Daemon final : public zeus::net::Handler {
   Awaitable<Response> gpu_constraints(Call& call);
   Awaitable<Response> gpu_persistence(Call& call);
   Awaitable<Response> gpu_stream(Call& call);
+  Awaitable<Response> gpu_release(Call& call);
+  Awaitable<Response> gpu_acquire(Call& call);
   template <Operation kOperation>
   Awaitable<Response> gpu_write(Call& call);
   Awaitable<Response> write(Call& call, Write write, zeus::net::Query& query);

@@ -84,7 +84,11 @@ Awaitable<Response> Daemon::whoami(Call& call) {
 /// GPU that is gone is no reason to restart.
 Awaitable<Response> Daemon::healthz(Call&) {
   const bool well = options_.healthy();
-  Response r = json(dump({{"ok", well}, {"version", options_.version}, {"instance", instance_}}));
+  const auto away = parts_.hold->until_ms();
+  Response r = json(dump({{"ok", well},
+                          {"version", options_.version},
+                          {"instance", instance_},
+                          {"gpus_released_until_ms", away ? Json(*away) : Json()}}));
   r.status = well ? 200 : 503;
   co_return r;
 }
@@ -232,6 +236,7 @@ Awaitable<Response> Daemon::metrics(Call& call) {
   m.subscribers["all"] = parts_.streams->subscribers();
   m.events_dropped = parts_.server->count().skipped;
   m.leases = parts_.leases->list().size();
+  m.gpus_released = parts_.hold->until_ms().has_value();
   rusage usage{};
   if (::getrusage(RUSAGE_SELF, &usage) == 0) {
     m.self_cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);

@@ -16,6 +16,7 @@
 #include "control.h"
 #include "daemon.h"
 #include "device/backend.h"
+#include "hold.h"
 #include "leases.h"
 #include "net/listen.h"
 #include "net/server.h"
@@ -234,12 +235,14 @@ struct Service {
             Control::Options{o.journal, overrides, [this](const Audit& a) { audit(a); },
                              seconds(o.adoption_s)})),
         streams(node, readers, server,
-                {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
+                {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}),
+        hold(node, readers, *control, leases, [this](const Audit& a) { audit(a); }) {
     auto& parts = daemon.parts();
     parts.server = &server;
     parts.leases = &leases;
     parts.control = control.get();
     parts.streams = &streams;
+    parts.hold = &hold;
   }
 
   /// Nothing is read any more of what goes now.
@@ -277,6 +280,7 @@ struct Service {
   Leases leases;
   std::unique_ptr<Control> control;
   Streams streams;
+  Hold hold;
 };
 
 void listen(Service& service, const ServeOptions& o) {
@@ -314,7 +318,7 @@ int keep(Service& service, const sigset_t& signals) {
       counters_at = now + counters_every;
     }
     if (now >= strays_at) {
-      service.control->settle_strays();
+      if (!service.hold.until_ms()) service.control->settle_strays();
       strays_at = now + seconds(2);
     }
     if (watchdog && now >= beat_at) {
@@ -397,9 +401,10 @@ int run(ServeOptions o) {
   spdlog::info("signal {}: stopping", signal);
   notify("STOPPING=1");
   service->server.stop();
+  const bool held = service->hold.stop(milliseconds(5000));
   const bool turned = service->control->stop(milliseconds(5000));
   const bool read = service->readers.stop(milliseconds(200));
-  if (turned && read) return 0;
+  if (held && turned && read) return 0;
   // A driver's call hangs. What it uses must stay until the process is gone.
   spdlog::warn("a call of a driver does not return; what it may have left is in {}",
                o.journal.native());

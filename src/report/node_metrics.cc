@@ -165,6 +165,8 @@ void add_daemon(std::vector<MetricFamily>& out, const NodeMetrics& node) {
   one("zeusd_ready", Type::gauge, "1 if /healthz says so.",
       node.ready ? std::optional(*node.ready ? 1.0 : 0.0) : std::nullopt);
   one("zeusd_leases", Type::gauge, "Leases held now.", node.leases);
+  one("zeusd_gpus_released", Type::gauge, "1 while the driver of the GPUs is let go of.",
+      node.gpus_released ? std::optional(*node.gpus_released ? 1.0 : 0.0) : std::nullopt);
   one("zeusd_leases_restored_total", Type::counter,
       "Leases whose client was gone, put back by the daemon.", node.leases_restored);
   one("zeusd_events_dropped_total", Type::counter, "Events not delivered to slow subscribers.",

@@ -53,6 +53,7 @@ struct NodeMetrics {
   std::optional<std::uint64_t> samples_missed{};   ///< Polls that came a period too late, or never.
   std::optional<std::uint64_t> scrape_errors{};    ///< Scrapes that could not be answered whole.
   std::optional<std::uint64_t> leases{};           ///< Held now.
+  std::optional<bool> gpus_released{};             ///< Their driver is let go of, for a while.
   std::optional<std::uint64_t> leases_restored{};  ///< Knobs put back for clients that are gone.
   std::optional<double> scrape_duration_s{};       ///< What making the page before this one took.
   std::optional<double> self_cpu_s{};              ///< CPU time of the daemon itself.
