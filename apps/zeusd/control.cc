@@ -196,6 +196,7 @@ void Control::settle(Lane& lane, const Orphan& orphan) {
     if (k.name == orphan.knob) audit.to = words(k, orphan.former);
   }
   audit.outcome = outcome_of(lease->release());
+  if (audit.outcome.status == 200) ++restored_;
   // Where this fails it is tried again, every few seconds: that is told once.
   if (audit.outcome.status != 200 && std::exchange(lane.told, true)) return;
   lane.told = audit.outcome.status != 200;
@@ -454,6 +455,15 @@ void Control::ended(const std::string& lease, const std::set<unsigned>& gpus,
         },
         true);
   }
+}
+
+void Control::abandoned(const std::string& lease, const std::set<unsigned>& gpus) {
+  if (gpus.empty()) return;  // It never set anything.
+  ended(lease, gpus, [this](const std::vector<Outcome>& outcomes) {
+    const bool all = std::all_of(outcomes.begin(), outcomes.end(),
+                                 [](const Outcome& o) { return o.status == 200; });
+    if (all) ++restored_;
+  });
 }
 
 bool Control::stop(std::chrono::milliseconds limit) {

@@ -78,6 +78,11 @@ class Control {
   void ended(const std::string& lease, const std::set<unsigned>& gpus,
              std::function<void(std::vector<Outcome>)> done = {});
 
+  /// As ended(), of a lease whose client is gone.
+  void abandoned(const std::string& lease, const std::set<unsigned>& gpus);
+  /// How often something was put back for a client that was gone: a lease, or a stray.
+  std::uint64_t restored() const noexcept { return restored_; }
+
   /// Has orphans put back, each on the thread of its GPU: those of other processes, and what could
   /// not be put back before. Called every few seconds.
   void settle_strays();
@@ -126,6 +131,7 @@ class Control {
   Options options_;
   Machine machine_;  ///< As the node's, with knobs that overrides turn.
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<std::uint64_t> restored_{0};
 };
 
 }  // namespace zeus::zeusd

@@ -140,6 +140,7 @@ class Daemon final : public zeus::net::Handler {
   std::shared_ptr<const std::string> discovery_;
   std::map<std::string, Entry, std::less<>> routes_;
   std::atomic<std::uint64_t> unknown_{0};
+  std::atomic<std::uint64_t> torn_{0};  ///< Scrapes of which a part could not be read.
   std::mutex guard_;
   std::map<unsigned, Guarded> guarded_;
 };

@@ -228,7 +228,7 @@ struct Service {
             server.context(0),
             [this](const std::string& id, const std::set<unsigned>& touched, std::string_view why) {
               spdlog::info("lease {} ends: {}", id.substr(0, 8), why);
-              if (control) control->ended(id, touched);
+              if (control) control->abandoned(id, touched);
             }),
         control(std::make_unique<Control>(
             node, leases,

@@ -264,7 +264,11 @@ void Streams::take(Topic& topic, const ReadOp& op) {
   }
   topic.next += topic.period;
   const Instant at = SteadyClock::now();
-  if (topic.next <= at) topic.next += ((at - topic.next) / topic.period + 1) * topic.period;
+  if (topic.next <= at) {
+    const auto missed = (at - topic.next) / topic.period + 1;
+    missed_ += static_cast<std::uint64_t>(missed);
+    topic.next += missed * topic.period;
+  }
   topic.timer.expires_at(topic.next);
   topic.timer.async_wait([this, &topic](boost::system::error_code ec) {
     if (!ec) poll(topic);
