@@ -87,7 +87,7 @@ void Hold::run() {
 Outcome Hold::carry_out(const Order& order) {
   Audit audit{order.who, "all", order.length ? "release" : "acquire", {}, {}, {}, {}};
   audit.outcome = order.length ? let_go(*order.length) : take();
-  if (order.length && audit.outcome.status == 200) audit.to = words();
+  if (order.length && audit.outcome.status == 200) audit.to = until();
   if (audit_) audit_(audit);
   return audit.outcome;
 }
@@ -151,12 +151,14 @@ void Hold::go_on() {
   away_ = false;
 }
 
-std::string Hold::words() const {
+std::string Hold::until() const {
   const std::lock_guard lock(mutex_);
-  return fmt::format(
-      "the GPUs are let go of until {:%FT%TZ}, so that their driver can be reset; "
-      "POST /gpu/acquire ends that sooner",
-      fmt::gmtime(std::chrono::system_clock::to_time_t(wall_)));
+  return fmt::format("until {:%FT%TZ}", fmt::gmtime(std::chrono::system_clock::to_time_t(wall_)));
+}
+
+std::string Hold::words() const {
+  return "the GPUs are let go of " + until() +
+         ", so that their driver can be reset; POST /gpu/acquire ends that sooner";
 }
 
 std::optional<std::int64_t> Hold::until_ms() const {

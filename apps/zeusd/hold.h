@@ -64,7 +64,8 @@ class Hold {
   Outcome take();
   void set_until(std::chrono::seconds length);
   void go_on();
-  std::string words() const;
+  std::string until() const;
+  std::string words() const;  ///< Of who is refused.
 
   const std::vector<Driver*>& drivers_;
   const std::vector<Feed*> feeds_;
