@@ -75,6 +75,7 @@ inline constexpr std::array kCalls = std::to_array<Call>({
     {"nvmlDeviceGetPerformanceState", "state"},
     {"nvmlDeviceGetComputeRunningProcesses_v3", "processes"},
     {"nvmlDeviceGetGraphicsRunningProcesses_v3", "processes"},
+    {"nvmlDeviceGetProcessUtilization", "processes"},
     {"nvmlDeviceGetMigMode", "mig"},
     {"nvmlDeviceGetMaxMigDeviceCount", "mig"},
     {"nvmlDeviceGetMigDeviceHandleByIndex", "mig"},

@@ -1,6 +1,7 @@
 // libnvidia-ml.so.1 of a simulated machine: the session, and what the devices are. The session is
 // the folder that the library lies in. Built twice: with ZEUS_SIM_OLD it lacks the symbols of newer
-// drivers. Reading allocates nothing. nvml_sensors.cc has the rest.
+// drivers. Reading allocates nothing. nvml_processes.cc and
+// nvml_sensors.cc have the rest.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -167,11 +168,6 @@ abi::Return pci_info(std::size_t call, abi::Device d, abi::PciInfo* out) {
   });
 }
 
-abi::Return no_processes(std::size_t call, abi::Device d, unsigned* count) {
-  return on_device(
-      call, d, [&](const Ref&, const Verdict&) { return give(count, 0U); }, true);
-}
-
 // nvmlC2cModeInfo_v1_t and what else abi.h does not need.
 struct [[maybe_unused]] C2cMode {
   unsigned enabled;
@@ -202,8 +198,6 @@ abi::GetPair nvmlDeviceGetMigMode;
 abi::GetChild nvmlDeviceGetMigDeviceHandleByIndex;
 abi::GetParent nvmlDeviceGetDeviceHandleFromMigDeviceHandle;
 const char* zeus_sim_session(void);
-abi::Return nvmlDeviceGetComputeRunningProcesses_v3(abi::Device, unsigned*, void*);
-abi::Return nvmlDeviceGetGraphicsRunningProcesses_v3(abi::Device, unsigned*, void*);
 
 /// The folder of the session. By this symbol a client knows that the machine is simulated.
 const char* zeus_sim_session(void) { return session; }
@@ -353,13 +347,6 @@ abi::Return nvmlDeviceGetCudaComputeCapability(abi::Device d, int* major, int* m
                      const abi::Return e = give(major, r.gpu.compute[0]);
                      return e != abi::kSuccess ? e : give(minor, r.gpu.compute[1]);
                    });
-}
-
-abi::Return nvmlDeviceGetComputeRunningProcesses_v3(abi::Device d, unsigned* count, void*) {
-  return no_processes(call("nvmlDeviceGetComputeRunningProcesses_v3"), d, count);
-}
-abi::Return nvmlDeviceGetGraphicsRunningProcesses_v3(abi::Device d, unsigned* count, void*) {
-  return no_processes(call("nvmlDeviceGetGraphicsRunningProcesses_v3"), d, count);
 }
 
 abi::Return nvmlDeviceGetMigMode(abi::Device d, unsigned* now, unsigned* pending) {

@@ -34,6 +34,12 @@ struct Range {
   unsigned low, high;  ///< MHz
 };
 
+/// Something that uses a GPU for computing.
+struct GpuProcess {
+  unsigned pid = 0;
+  unsigned sm = 0;  ///< Per cent of the time in which kernels of it run.
+};
+
 struct Gpu {
   std::string model = "Simulated GPU";
   std::string uuid, pci, serial;
@@ -49,6 +55,7 @@ struct Gpu {
   bool persistence = true;
   bool c2c = false;
   std::vector<std::string> mig;  ///< UUIDs of the instances; mig mode is on if there are any.
+  std::vector<GpuProcess> processes;
 
   std::optional<Counter> energy, module_energy;
   std::optional<PowerSensor> power_instant, power_average, power_usage;

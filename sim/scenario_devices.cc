@@ -184,6 +184,22 @@ void read_clocks(TableReader& r, Gpu& gpu) {
   }
 }
 
+void read_processes(TableReader& owner, Gpu& gpu) {
+  const toml::array* a = owner.array("processes");
+  if (a == nullptr) return;
+  for (const toml::node& n : *a) {
+    const toml::table* t = n.as_table();
+    if (t == nullptr) return owner.wrong(n, "processes", "a list of { pid = 4711, sm = 90 }");
+    TableReader r(owner.problems(), *t, owner.title() + ".processes");
+    GpuProcess& p = gpu.processes.emplace_back();
+    r.read("pid", p.pid);
+    r.read("sm", p.sm);
+    if (p.pid == 0) r.say("pid", "a process needs a `pid` of 1 or more");
+    if (p.sm > 100) r.say("sm", "`sm` is in per cent, 0 to 100");
+    r.done();
+  }
+}
+
 std::string drawn_uuid(std::uint64_t seed, std::uint64_t index) {
   const std::uint64_t a = mix(mix(seed ^ 0x475055) + index), b = mix(a);
   char text[48];
@@ -343,6 +359,7 @@ void read_gpus(Problems& problems, const toml::table& table, const fs::path& fol
     read_limit(r, gpu);
     read_bytes(r, "memory", gpu.memory);
     read_clocks(r, gpu);
+    read_processes(r, gpu);
     r.read("temperature", gpu.temperature);
     r.read("persistence", gpu.persistence);
     r.read("c2c", gpu.c2c);

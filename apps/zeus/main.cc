@@ -140,6 +140,7 @@ int run_main(int argc, char** argv) {
   add_run(app, globals, verbs);
   add_bench(app, globals, verbs);
   add_monitor(app, globals, verbs);
+  add_processes(app, globals, verbs);
   add_record(app, globals, verbs);
   add_verify(app, globals, verbs);
   add_sim(app, globals, verbs);

@@ -53,6 +53,7 @@ void add_verify(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_sim(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_fleet(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_processes(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
 
 /// "--interval" of "-I,--interval".

@@ -197,6 +197,7 @@ void Control::settle(Lane& lane, const Orphan& orphan) {
     if (k.name == orphan.knob) audit.to = words(k, orphan.former);
   }
   audit.outcome = outcome_of(lease->release());
+  if (audit.outcome.status == 200) ++restored_;
   // Where this fails it is tried again, every few seconds: that is told once.
   if (audit.outcome.status != 200 && std::exchange(lane.told, true)) return;
   lane.told = audit.outcome.status != 200;
@@ -205,6 +206,10 @@ void Control::settle(Lane& lane, const Orphan& orphan) {
 
 void Control::post(Lane& lane, std::function<void(bool)> job, bool urgent) {
   const std::lock_guard lock(lane.mutex);
+  push(lane, std::move(job), urgent);
+}
+
+void Control::push(Lane& lane, std::function<void(bool)> job, bool urgent) {
   if (lane.ended) return job(true);
   (urgent ? lane.urgent : lane.queue).push_back(std::move(job));
   if (!lane.running) start(lane);
@@ -228,13 +233,15 @@ void Control::run(Lane& lane) {
     if (lane.urgent.empty() && lane.queue.empty()) break;
     auto& from = lane.urgent.empty() ? lane.queue : lane.urgent;
     const bool refuse = lane.stopping && lane.urgent.empty();
+    lane.busy = true;
     lane.writing = lane.urgent.empty() && !refuse;
     const auto job = std::move(from.front());
     from.pop_front();
     lock.unlock();
     job(refuse);
     lock.lock();
-    lane.writing = lane.abort = false;
+    lane.busy = lane.writing = lane.abort = false;
+    lane.quiet.notify_all();
   }
   lock.unlock();
   for (auto& [knob, held] : lane.held) (void)held.lease.release();
@@ -247,20 +254,39 @@ void Control::run(Lane& lane) {
 Outcome Control::submit(unsigned gpu, Write write, std::function<void(Outcome)> done) {
   const Outcome stopping{503, "the daemon is stopping"};
   Lane* const l = lane(gpu);
-  {
-    const std::lock_guard lock(l->mutex);
-    if (l->stopping) return stopping;
-    if (l->queue.size() >= kQueue) {
-      return {429, fmt::format("the queue of GPU {} is full; try again later", gpu)};
-    }
+  const std::lock_guard lock(l->mutex);
+  if (l->stopping) return stopping;
+  if (!l->paused.empty()) return {503, l->paused};
+  if (l->queue.size() >= kQueue) {
+    return {429, fmt::format("the queue of GPU {} is full; try again later", gpu)};
   }
-  post(
+  push(
       *l,
       [this, l, stopping, write = std::move(write), done = std::move(done)](bool refuse) {
         done(refuse ? stopping : execute(*l, write));
       },
       false);
   return {};
+}
+
+bool Control::pause(const std::string& why, std::chrono::milliseconds limit) {
+  for (const auto& l : lanes_) {
+    const std::lock_guard lock(l->mutex);
+    l->paused = why;
+  }
+  const auto until = std::chrono::steady_clock::now() + limit;
+  return std::all_of(lanes_.begin(), lanes_.end(), [until](const auto& l) {
+    std::unique_lock lock(l->mutex);
+    return l->quiet.wait_until(lock, until,
+                               [&l] { return !l->busy && l->urgent.empty() && l->queue.empty(); });
+  });
+}
+
+void Control::resume() {
+  for (const auto& l : lanes_) {
+    const std::lock_guard lock(l->mutex);
+    l->paused.clear();
+  }
 }
 
 Outcome Control::execute(Lane& lane, const Write& write) {
@@ -433,6 +459,15 @@ void Control::ended(const std::string& lease, const std::set<unsigned>& gpus,
         },
         true);
   }
+}
+
+void Control::abandoned(const std::string& lease, const std::set<unsigned>& gpus) {
+  if (gpus.empty()) return;  // It never set anything.
+  ended(lease, gpus, [this](const std::vector<Outcome>& outcomes) {
+    const bool all = std::all_of(outcomes.begin(), outcomes.end(),
+                                 [](const Outcome& o) { return o.status == 200; });
+    if (all) ++restored_;
+  });
 }
 
 bool Control::stop(std::chrono::milliseconds limit) {

@@ -71,9 +71,19 @@ class Control {
   /// full, or the daemon stops, and `done` will not be called.
   Outcome submit(unsigned gpu, Write write, std::function<void(Outcome)> done);
 
+  /// From now on every write is refused with 503 and `why`, until resume(). Waits until what was
+  /// queued has been done; false where it is not after `limit`.
+  bool pause(const std::string& why, std::chrono::milliseconds limit);
+  void resume();
+
   /// Has what a lease turned put back, ahead of what is queued; `done` after the last.
   void ended(const std::string& lease, const std::set<unsigned>& gpus,
              std::function<void(std::vector<Outcome>)> done = {});
+
+  /// As ended(), of a lease whose client is gone.
+  void abandoned(const std::string& lease, const std::set<unsigned>& gpus);
+  /// How often something was put back for a client that was gone: a lease, or a stray.
+  std::uint64_t restored() const noexcept { return restored_; }
 
   /// Has orphans put back, each on the thread of its GPU: those of other processes, and what could
   /// not be put back before. Called every few seconds.
@@ -92,11 +102,13 @@ class Control {
   struct Lane {
     const Gpu* gpu = nullptr;
     std::mutex mutex;
-    std::condition_variable wake;
+    std::condition_variable wake, quiet;
     std::deque<std::function<void(bool refuse)>> urgent, queue;
     std::thread thread;
     bool running = false, stopping = false, ended = false;
-    bool writing = false;            ///< Does what a client wants.
+    bool busy = false;               ///< Does something ...
+    bool writing = false;            ///< ... that a client wants.
+    std::string paused{};            ///< Why it takes no writes.
     std::atomic<bool> abort{false};  ///< A command that does so is to end.
     std::atomic<bool> settling{false};
     // Of the lane's thread.
@@ -106,6 +118,7 @@ class Control {
 
   Lane* lane(unsigned gpu);
   void post(Lane& lane, std::function<void(bool)> job, bool urgent);
+  void push(Lane& lane, std::function<void(bool)> job, bool urgent);  ///< Under the lane's lock.
   void start(Lane& lane);
   void run(Lane& lane);
   Outcome execute(Lane& lane, const Write& write);
@@ -120,6 +133,7 @@ class Control {
   Options options_;
   Machine machine_;  ///< As the node's, with knobs that overrides turn.
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::atomic<std::uint64_t> restored_{0};
 };
 
 }  // namespace zeus::zeusd

@@ -90,7 +90,7 @@ Daemon::Daemon(Options options, Parts parts)
   d.version = options_.version;
   d.protocol = zeus::net::kProtocol;
   d.instance = instance_;
-  d.features = {"heartbeat", "lease", "metrics", "partial"};
+  d.features = {"heartbeat", "lease", "metrics", "partial", "release"};
   if (!options_.simulation.empty()) d.simulation = options_.simulation;
   discovery_ = std::make_shared<const std::string>(to_json(d));
 }

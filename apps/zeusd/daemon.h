@@ -14,6 +14,7 @@
 #include "access.h"
 #include "control.h"
 #include "guard.h"
+#include "hold.h"
 #include "leases.h"
 #include "net/query.h"
 #include "net/server.h"
@@ -56,6 +57,7 @@ class Daemon final : public zeus::net::Handler {
     Leases* leases = nullptr;
     Control* control = nullptr;
     Streams* streams = nullptr;
+    Hold* hold = nullptr;
   };
   Daemon(Options options, Parts parts);
   ~Daemon() override;
@@ -101,6 +103,8 @@ class Daemon final : public zeus::net::Handler {
   Awaitable<Response> gpu_constraints(Call& call);
   Awaitable<Response> gpu_persistence(Call& call);
   Awaitable<Response> gpu_stream(Call& call);
+  Awaitable<Response> gpu_release(Call& call);
+  Awaitable<Response> gpu_acquire(Call& call);
   template <Operation kOperation>
   Awaitable<Response> gpu_write(Call& call);
   Awaitable<Response> write(Call& call, Write write, zeus::net::Query& query);
@@ -131,6 +135,7 @@ class Daemon final : public zeus::net::Handler {
   std::shared_ptr<const std::string> discovery_;
   std::map<std::string, Entry, std::less<>> routes_;
   std::atomic<std::uint64_t> unknown_{0};
+  std::atomic<std::uint64_t> torn_{0};  ///< Scrapes of which a part could not be read.
 };
 
 /// {"errors": {"1": "..."}} with the worst status.

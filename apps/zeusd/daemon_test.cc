@@ -10,6 +10,7 @@ using zeus::net::Method;
 /// What section 4.1 of the wire asks of a path, where it is not one of ours alone.
 std::optional<Group> group_of(const std::string& path) {
   if (path.starts_with("/gpu/set_") || path.starts_with("/gpu/reset_")) return Group::gpu_control;
+  if (path == "/gpu/release" || path == "/gpu/acquire") return Group::gpu_control;
   if (path.starts_with("/gpu/")) return Group::gpu_read;
   if (path.starts_with("/cpu/")) return Group::cpu_read;
   if (path.starts_with("/lease/")) return Group::gpu_control;
@@ -41,7 +42,7 @@ TEST(Daemon, EveryRouteHasAGroupOrIsOpenOrAsksForAToken) {
   }
   EXPECT_EQ(open, (std::vector<std::string>{"/discover", "/healthz", "/time"}));
   EXPECT_EQ(token, (std::vector<std::string>{"/auth/whoami", "/metrics"}));
-  EXPECT_EQ(grouped, 6U + 7U + 3U + 4U);  // GPU reads and writes, CPU reads, leases.
+  EXPECT_EQ(grouped, 6U + 7U + 2U + 3U + 4U);  // GPU reads, writes and hold, CPU reads, leases.
 }
 
 }  // namespace

@@ -132,6 +132,18 @@ void Node::add_cpu(const Device& device, Readers& readers) {
   cpus_.push_back(std::move(cpu));
 }
 
+std::vector<Feed*> Node::gpu_feeds() const {
+  std::vector<Feed*> feeds;
+  for (const Gpu& g : gpus_) {
+    for (const auto* channel : {&g.power, &g.energy, &g.limit, &g.persistent}) {
+      if (*channel) feeds.push_back((*channel)->feed);
+    }
+  }
+  std::sort(feeds.begin(), feeds.end());
+  feeds.erase(std::unique(feeds.begin(), feeds.end()), feeds.end());
+  return feeds;
+}
+
 const Gpu* Node::gpu(unsigned id) const noexcept {
   const auto it =
       std::find_if(gpus_.begin(), gpus_.end(), [id](const Gpu& g) { return g.id == id; });

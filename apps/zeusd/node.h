@@ -49,6 +49,8 @@ class Node {
   const Machine& machine() const noexcept { return machine_; }
   const std::vector<Gpu>& gpus() const noexcept { return gpus_; }
   const std::vector<Cpu>& cpus() const noexcept { return cpus_; }
+  /// All that is read of GPUs, each once.
+  std::vector<Feed*> gpu_feeds() const;
   const Gpu* gpu(unsigned id) const noexcept;
   const Cpu* cpu(unsigned id) const noexcept;
 

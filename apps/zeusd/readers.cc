@@ -139,8 +139,13 @@ void Readers::run() {
     feed.current.swap(feed.waiting);
     // Should this call hang, another thread is there for what is still queued.
     if (!queue_.empty()) help(2);
+    feed.calling = !feed.paused;
     lock.unlock();
-    read(feed);
+    if (feed.calling) {
+      read(feed);
+    } else {
+      for (Value& v : feed.values) v.error = zeus::Errc::busy;
+    }
     lock.lock();
     answered.swap(feed.current);
     lock.unlock();
@@ -148,8 +153,10 @@ void Readers::run() {
     answered.clear();
     lock.lock();
     for (const Value& v : feed.values) {
-      if (!v.ok()) ++feed.errors[v.error];
+      if (feed.calling && !v.ok()) ++feed.errors[v.error];
     }
+    feed.calling = false;
+    if (feed.paused) quiet_.notify_all();
     feed.state = feed.waiting.empty() ? Feed::State::idle : Feed::State::queued;
     if (feed.state == Feed::State::queued) queue_.push_back(&feed);
   }
@@ -179,6 +186,19 @@ void Readers::read(Feed& feed) {
     v.count = feed.infos[i].wrap == 0 ? r.raw : v.first + track.total;
     v.resets = track.resets;
   }
+}
+
+bool Readers::pause(const std::vector<Feed*>& feeds, milliseconds limit) {
+  std::unique_lock lock(mutex_);
+  for (Feed* const f : feeds) f->paused = true;
+  return quiet_.wait_for(lock, limit, [&feeds] {
+    return std::none_of(feeds.begin(), feeds.end(), [](const Feed* f) { return f->calling; });
+  });
+}
+
+void Readers::resume(const std::vector<Feed*>& feeds) {
+  const std::lock_guard lock(mutex_);
+  for (Feed* const f : feeds) f->paused = false;
 }
 
 std::map<zeus::Errc, std::uint64_t> Readers::errors(const Feed& feed) const {

@@ -53,6 +53,8 @@ struct Feed {
   // Under the readers' lock.
   enum class State : std::uint8_t { idle, queued, running } state = State::idle;
   std::vector<std::shared_ptr<ReadOp>> waiting{}, current{};
+  bool paused = false;                           ///< Not to be called: it is Errc::busy.
+  bool calling = false;                          ///< Its source is being called.
   zeus::Instant since{};                         ///< When its call began.
   std::map<zeus::Errc, std::uint64_t> errors{};  ///< Calls that gave one.
 };
@@ -100,6 +102,10 @@ class Readers {
   /// Has a further thread look after what waits behind calls that hang, and lets go whoever has
   /// waited for kGivesUp. Called several times a second.
   void nudge();
+  /// From now on these sources are not called until resume(): who asks gets Errc::busy. Waits until
+  /// no call is under way; false where one is after `limit`.
+  bool pause(const std::vector<Feed*>& feeds, std::chrono::milliseconds limit);
+  void resume(const std::vector<Feed*>& feeds);
   /// How often what could not be read. Never waits for a vendor.
   std::map<zeus::Errc, std::uint64_t> errors(const Feed& feed) const;
 
@@ -113,7 +119,7 @@ class Readers {
 
   std::deque<Feed> feeds_;
   mutable std::mutex mutex_;
-  std::condition_variable wake_, ended_;
+  std::condition_variable wake_, ended_, quiet_;
   std::deque<Feed*> queue_;
   std::vector<std::thread> threads_;
   std::size_t sleeping_ = 0, woken_ = 0, alive_ = 0;

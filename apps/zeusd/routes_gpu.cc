@@ -65,6 +65,8 @@ void Daemon::add_gpu_routes() {
       &Daemon::gpu_write<Operation::reset_mem_locked_clocks>);
   add(Method::post, "/gpu/reset_locked_clocks", kControl,
       &Daemon::gpu_write<Operation::reset_locked_clocks>);
+  add(Method::post, "/gpu/release", kControl, &Daemon::gpu_release);
+  add(Method::post, "/gpu/acquire", kControl, &Daemon::gpu_acquire);
 }
 
 zeus::Result<std::vector<const Gpu*>> Daemon::chosen_gpus(
@@ -98,6 +100,7 @@ Awaitable<Daemon::Gathered> Daemon::gather(Call& call, std::optional<Channel> Gp
   if (!query.fault().empty()) co_return Gathered{bad_query(query)};
   const auto gpus = chosen_gpus(ids);
   if (!gpus) co_return Gathered{refusal(400, gpus.error().detail)};
+  if (auto away = parts_.hold->refusal()) co_return Gathered{std::move(*away)};
 
   std::vector<Feed*> feeds;
   for (const Gpu* g : *gpus) {
@@ -119,6 +122,7 @@ Awaitable<Daemon::Gathered> Daemon::gather(Call& call, std::optional<Channel> Gp
   }
   out.map += '}';
   if (errors.any()) {
+    if (auto away = parts_.hold->refusal()) co_return Gathered{std::move(*away)};
     if (!partial) co_return Gathered{errors.response()};
     out.errors = ",\"errors\":" + errors.json();
   }
@@ -216,6 +220,51 @@ Awaitable<Response> Daemon::gpu_stream(Call& call) {
   r.stream = parts_.streams->gpus(wanted, call.worker.index);
   if (call.caller.claims) r.until = call.caller.claims->expires;
   co_return r;
+}
+
+namespace {
+
+/// What becomes of an order to the hold on the drivers.
+template <class Start>
+Awaitable<Outcome> outcome_of(WorkerRef worker, Start start) {
+  auto outcome = std::make_shared<Outcome>();
+  co_await asio::async_initiate<const asio::use_awaitable_t<>, void()>(
+      [&](auto handler) {
+        auto go_on = std::make_shared<decltype(handler)>(std::move(handler));
+        start([&context = worker.context, go_on, outcome](Outcome o) {
+          *outcome = std::move(o);
+          asio::post(context, [go_on] { std::move (*go_on)(); });
+        });
+      },
+      asio::use_awaitable);
+  co_return *outcome;
+}
+
+}  // namespace
+
+Awaitable<Response> Daemon::gpu_release(Call& call) {
+  Query query(call.request.query);
+  const std::uint32_t length_s = query.number_if("seconds").value_or(Hold::kUsualS);
+  if (!query.fault().empty()) co_return bad_query(query);
+  if (length_s == 0 || length_s > Hold::kLongestS) {
+    co_return refusal(400, fmt::format("seconds goes from 1 to {}", Hold::kLongestS));
+  }
+  const Outcome o = co_await outcome_of(call.worker, [&](Hold::Done done) {
+    parts_.hold->release(std::chrono::seconds(length_s), call.caller.name, std::move(done));
+  });
+  if (o.status != 200) co_return refusal(o.status, o.text);
+  co_return json(
+      fmt::format("{{\"until_ms\":{}}}", parts_.hold->until_ms().value_or(unix_ms_now())));
+}
+
+Awaitable<Response> Daemon::gpu_acquire(Call& call) {
+  Query query(call.request.query);
+  if (!query.fault().empty()) co_return bad_query(query);
+  const Outcome o = co_await outcome_of(call.worker, [&](Hold::Done done) {
+    parts_.hold->acquire(call.caller.name, std::move(done));
+  });
+  if (o.status != 200) co_return refusal(o.status, o.text);
+  co_return Response{};
 }
 
 template <Operation kOperation>

@@ -84,7 +84,11 @@ Awaitable<Response> Daemon::whoami(Call& call) {
 /// GPU that is gone is no reason to restart.
 Awaitable<Response> Daemon::healthz(Call&) {
   const bool well = options_.healthy();
-  Response r = json(dump({{"ok", well}, {"version", options_.version}, {"instance", instance_}}));
+  const auto away = parts_.hold->until_ms();
+  Response r = json(dump({{"ok", well},
+                          {"version", options_.version},
+                          {"instance", instance_},
+                          {"gpus_released_until_ms", away ? Json(*away) : Json()}}));
   r.status = well ? 200 : 503;
   co_return r;
 }
@@ -150,6 +154,7 @@ Awaitable<Response> Daemon::metrics(Call& call) {
   m.simulated = options_.simulation;
   m.start_time_s = static_cast<double>(started_unix_s_);
   m.ready = options_.healthy();
+  bool whole = true;
   const auto age = [&](const Value& v) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - v.at).count();
   };
@@ -190,6 +195,10 @@ Awaitable<Response> Daemon::metrics(Call& call) {
         const Value v = op->value(g.limit->feed, 0);
         if (v.ok()) device.power_limit_w = static_cast<double>(v.count) * 1e-3;
       }
+      for (const auto* channel : {&g.energy, &g.power, &g.limit}) {
+        if (*channel) whole &= op->value((*channel)->feed, (*channel)->slot).ok();
+      }
+      whole &= device.up;
       const auto& sensor = g.energy ? g.energy : g.power;
       if (sensor) domain.errors = parts_.readers.errors(*sensor->feed);
       m.devices.push_back(std::move(device));
@@ -214,6 +223,7 @@ Awaitable<Response> Daemon::metrics(Call& call) {
         d.resets = v.resets;
         d.errors = parts_.readers.errors(*channel.feed);
         m.domains.push_back(std::move(d));
+        whole &= v.ok();
         return v.ok();
       };
       bool up = add_domain(*c.package, readings[i].package);
@@ -231,7 +241,11 @@ Awaitable<Response> Daemon::metrics(Call& call) {
   for (const Problem& p : parts_.node.machine().problems) ++m.problems[p.where];
   m.subscribers["all"] = parts_.streams->subscribers();
   m.events_dropped = parts_.server->count().skipped;
+  m.samples_missed = parts_.streams->missed();
+  m.leases_restored = parts_.control->restored();
+  m.scrape_errors = whole ? torn_.load() : ++torn_;
   m.leases = parts_.leases->list().size();
+  m.gpus_released = parts_.hold->until_ms().has_value();
   rusage usage{};
   if (::getrusage(RUSAGE_SELF, &usage) == 0) {
     m.self_cpu_s = seconds(usage.ru_utime) + seconds(usage.ru_stime);

@@ -17,6 +17,7 @@
 #include "daemon.h"
 #include "device/backend.h"
 #include "guard.h"
+#include "hold.h"
 #include "leases.h"
 #include "net/listen.h"
 #include "net/server.h"
@@ -201,19 +202,21 @@ struct Service {
             server.context(0),
             [this](const std::string& id, const std::set<unsigned>& touched, std::string_view why) {
               spdlog::info("lease {} ends: {}", id.substr(0, 8), why);
-              if (control) control->ended(id, touched);
+              if (control) control->abandoned(id, touched);
             }),
         control(std::make_unique<Control>(
             node, leases,
             Control::Options{o.journal, overrides.get(), [this](const Audit& a) { audit->add(a); },
                              [this] { return audit->ready(); }, seconds(o.adoption_s)})),
         streams(node, readers, guard, server,
-                {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}) {
+                {o.gpu_hz, o.cpu_hz, milliseconds(1000), milliseconds(5000), o.always_sample}),
+        hold(node, readers, *control, leases, [this](const Audit& a) { audit->add(a); }) {
     auto& parts = daemon.parts();
     parts.server = &server;
     parts.leases = &leases;
     parts.control = control.get();
     parts.streams = &streams;
+    parts.hold = &hold;
   }
 
   /// Nothing is read any more of what goes now.
@@ -254,6 +257,7 @@ struct Service {
   Leases leases;
   std::unique_ptr<Control> control;
   Streams streams;
+  Hold hold;
 };
 
 void listen(Service& service, const ServeOptions& o) {
@@ -298,7 +302,7 @@ int keep(Service& service, const ServeOptions& o, const sigset_t& signals) {
       counters_at = now + counters_every;
     }
     if (now >= strays_at) {
-      service.control->settle_strays();
+      if (!service.hold.until_ms()) service.control->settle_strays();
       strays_at = now + seconds(2);
     }
     if (watchdog && now >= beat_at) {
@@ -376,9 +380,10 @@ int run(ServeOptions o) {
   spdlog::info("signal {}: stopping", signal);
   notify("STOPPING=1");
   service->server.stop();
+  const bool held = service->hold.stop(milliseconds(5000));
   const bool turned = service->control->stop(milliseconds(5000));
   const bool read = service->readers.stop(milliseconds(200));
-  if (turned && read) return 0;
+  if (held && turned && read) return 0;
   // A driver's call hangs. What it uses must stay until the process is gone.
   spdlog::warn("a call of a driver does not return; what it may have left is in {}",
                o.journal.native());

@@ -273,8 +273,12 @@ void Streams::take(Topic& topic, const ReadOp& op) {
     return;
   }
   topic.next += topic.period;
-  const Instant late = SteadyClock::now();
-  if (topic.next <= late) topic.next += ((late - topic.next) / topic.period + 1) * topic.period;
+  const Instant at = SteadyClock::now();
+  if (topic.next <= at) {
+    const auto missed = (at - topic.next) / topic.period + 1;
+    missed_ += static_cast<std::uint64_t>(missed);
+    topic.next += missed * topic.period;
+  }
   topic.timer.expires_at(topic.next);
   topic.timer.async_wait([this, &topic](boost::system::error_code ec) {
     if (!ec) poll(topic);

@@ -46,6 +46,8 @@ class Streams {
                                           bool slow);
 
   std::size_t subscribers() const noexcept;
+  /// How many polls were left out because the one before took longer than its period.
+  std::uint64_t missed() const noexcept { return missed_; }
   void start();  ///< Begins polling where `always` asks for it. After the server has started.
 
  private:
@@ -69,6 +71,7 @@ class Streams {
   std::vector<std::unique_ptr<Topic>> topics_;
   std::vector<std::unique_ptr<Desk>> desks_;  ///< One a worker, of its thread.
   std::atomic<std::size_t> subscribers_{0};
+  std::atomic<std::uint64_t> missed_{0};
 };
 
 }  // namespace zeus::zeusd

@@ -34,7 +34,7 @@ struct Discovery {
   std::string version{};
   std::optional<int> protocol{};            ///< Upstream's wire has none.
   std::string instance{};                   ///< New at every start of the daemon.
-  std::vector<std::string> features{};      ///< "heartbeat", "partial", "lease", "metrics".
+  std::vector<std::string> features{};      ///< "heartbeat", "partial", "lease" ...
   std::optional<std::string> simulation{};  ///< The scenario of a machine that is not real.
 
   bool enables(Group group) const noexcept;

@@ -165,13 +165,15 @@ void add_daemon(std::vector<MetricFamily>& out, const NodeMetrics& node) {
   one("zeusd_ready", Type::gauge, "1 if /healthz says so.",
       node.ready ? std::optional(*node.ready ? 1.0 : 0.0) : std::nullopt);
   one("zeusd_leases", Type::gauge, "Leases held now.", node.leases);
+  one("zeusd_gpus_released", Type::gauge, "1 while the driver of the GPUs is let go of.",
+      node.gpus_released ? std::optional(*node.gpus_released ? 1.0 : 0.0) : std::nullopt);
   one("zeusd_leases_restored_total", Type::counter,
       "Leases whose client was gone, put back by the daemon.", node.leases_restored);
   one("zeusd_events_dropped_total", Type::counter, "Events not delivered to slow subscribers.",
       node.events_dropped);
-  one("zeusd_samples_missed_total", Type::counter, "Polls that came too late or never.",
-      node.samples_missed);
-  one("zeusd_scrape_errors_total", Type::counter, "Scrapes that could not be answered whole.",
+  one("zeusd_samples_missed_total", Type::counter,
+      "Polls left out because the one before took too long.", node.samples_missed);
+  one("zeusd_scrape_errors_total", Type::counter, "Scrapes in which a reading failed.",
       node.scrape_errors);
   one("zeusd_scrape_duration_seconds", Type::gauge, "What making the last page took.",
       node.scrape_duration_s);

@@ -50,12 +50,13 @@ struct NodeMetrics {
   std::map<std::string, std::uint64_t> subscribers{};  ///< By stream: "gpu", "cpu".
   std::map<std::string, std::uint64_t> problems{};  ///< Parts that could not be opened, by backend.
   std::optional<std::uint64_t> events_dropped{};    ///< Not delivered to slow subscribers.
-  std::optional<std::uint64_t> samples_missed{};   ///< Polls that came a period too late, or never.
-  std::optional<std::uint64_t> scrape_errors{};    ///< Scrapes that could not be answered whole.
-  std::optional<std::uint64_t> leases{};           ///< Held now.
-  std::optional<std::uint64_t> leases_restored{};  ///< Knobs put back for clients that are gone.
-  std::optional<double> scrape_duration_s{};       ///< What making the page before this one took.
-  std::optional<double> self_cpu_s{};              ///< CPU time of the daemon itself.
+  std::optional<std::uint64_t> samples_missed{};    ///< Polls of streams that were left out.
+  std::optional<std::uint64_t> scrape_errors{};     ///< Scrapes in which a reading failed.
+  std::optional<std::uint64_t> leases{};            ///< Held now.
+  std::optional<bool> gpus_released{};              ///< Their driver is let go of, for a while.
+  std::optional<std::uint64_t> leases_restored{};   ///< Put back for clients that are gone.
+  std::optional<double> scrape_duration_s{};        ///< What making the page before this one took.
+  std::optional<double> self_cpu_s{};               ///< CPU time of the daemon itself.
 };
 
 /// The metrics of one scrape: docs/reference/metrics.md. Of energy and power,

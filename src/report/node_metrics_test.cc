@@ -236,6 +236,7 @@ NodeMetrics everything() {
   n.subscribers = {{"gpu", 2}};
   n.problems = {{"a", 0}};
   n.events_dropped = n.samples_missed = n.scrape_errors = n.leases = n.leases_restored = 1;
+  n.gpus_released = true;
   n.scrape_duration_s = n.self_cpu_s = 0.1;
   return n;
 }

@@ -67,6 +67,8 @@ ZEUS_SAME(GetTemperatureV, nvmlDeviceGetTemperatureV);
 ZEUS_SAME(GetClock, nvmlDeviceGetClockInfo);
 ZEUS_SAME(GetUtilization, nvmlDeviceGetUtilizationRates);
 ZEUS_SAME(GetMemory, nvmlDeviceGetMemoryInfo);
+ZEUS_SAME(GetProcesses, nvmlDeviceGetComputeRunningProcesses_v3);
+ZEUS_SAME(GetProcessUtilization, nvmlDeviceGetProcessUtilization);
 ZEUS_SAME(GetMemory2, nvmlDeviceGetMemoryInfo_v2);
 ZEUS_SAME(GetUnsigned64, nvmlDeviceGetCurrentClocksEventReasons);
 ZEUS_SAME(GetUnsigned64, nvmlDeviceGetCurrentClocksThrottleReasons);
@@ -124,6 +126,16 @@ TEST(NvmlHeader, HasTheLayoutsThatWeRestate) {
   EXPECT_EQ(offsetof(abi::Memory2, free), offsetof(nvmlMemory_v2_t, free));
   EXPECT_EQ(offsetof(abi::Memory2, used), offsetof(nvmlMemory_v2_t, used));
   EXPECT_EQ(abi::kMemoryVersion2, nvmlMemory_v2);
+
+  EXPECT_EQ(sizeof(abi::ProcessUtilization), sizeof(nvmlProcessUtilizationSample_t));
+  EXPECT_EQ(offsetof(abi::ProcessUtilization, pid), offsetof(nvmlProcessUtilizationSample_t, pid));
+  EXPECT_EQ(offsetof(abi::ProcessUtilization, timestamp_us),
+            offsetof(nvmlProcessUtilizationSample_t, timeStamp));
+  EXPECT_EQ(offsetof(abi::ProcessUtilization, sm),
+            offsetof(nvmlProcessUtilizationSample_t, smUtil));
+  EXPECT_EQ(sizeof(abi::ProcessInfo), sizeof(nvmlProcessInfo_t));
+  EXPECT_EQ(offsetof(abi::ProcessInfo, pid), offsetof(nvmlProcessInfo_t, pid));
+  EXPECT_EQ(offsetof(abi::ProcessInfo, memory), offsetof(nvmlProcessInfo_t, usedGpuMemory));
 }
 
 TEST(NvmlHeader, HasTheNumbersThatWeRestate) {

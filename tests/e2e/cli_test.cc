@@ -147,6 +147,7 @@ TEST(CommandLine, HelpAndVersionOfEveryVerbGoToStandardOutput) {
                                     {"monitor"},
                                     {"monitor", "energy"},
                                     {"monitor", "power"},
+                                    {"processes"},
                                     {"record"},
                                     {"verify"},
                                     {"sim"},

@@ -163,6 +163,45 @@ TEST(ZeusdNode, AGpuThatIsLostLaterFailsAloneAndItsSeriesGoUntilItIsBack) {
   }
 }
 
+// field failure 107
+TEST(ZeusdMetrics, CountThePollsThatASlowGpuCost) {
+  Simulated sim(four_gpus_and_a_cpu());
+  const Daemon daemon(sim, {"--gpu-power-poll-hz", "100"});
+  EXPECT_EQ(Page(daemon).value("zeusd_samples_missed_total"), 0);
+  const auto slow = sim.block("fields", 55ms, 0);
+  const Wire wire = daemon.stream("/gpu/stream_power?gpu_ids=0");
+  // A poll that takes 55 ms leaves out at least the five of the 10 ms, 20 ms ... 50 ms after it.
+  EXPECT_TRUE(eventually([&] { return Page(daemon).value("zeusd_samples_missed_total") >= 5; }));
+  sim.remove(slow);
+}
+
+TEST(ZeusdMetrics, CountTheScrapesThatWereNotWhole) {
+  Simulated sim(four_gpus_and_a_cpu());
+  const Daemon daemon(sim);
+  EXPECT_EQ(Page(daemon).value("zeusd_scrape_errors_total"), 0);
+  const auto lost = sim.fault("all", 15, 2);
+  EXPECT_EQ(Page(daemon).value("zeusd_scrape_errors_total"), 1);
+  EXPECT_EQ(Page(daemon).value("zeusd_scrape_errors_total"), 2);
+  sim.remove(lost);
+  EXPECT_TRUE(eventually([&] { return daemon.get("/gpu/get_power").status == 200; }));
+  const double before = Page(daemon).value("zeusd_scrape_errors_total").value();
+  EXPECT_EQ(Page(daemon).value("zeusd_scrape_errors_total"), before);
+}
+
+TEST(ZeusdMetrics, CountTheLeasesThatWerePutBackForClientsThatAreGone) {
+  Simulated sim(four_gpus_and_a_cpu());
+  const Daemon daemon(sim);
+  const auto set = [&](const std::string& lease) { return daemon.set_limit("0,1", 200000, lease); };
+  const std::string word = daemon.open_lease();
+  EXPECT_EQ(set(word).status, 200);
+  EXPECT_EQ(daemon.post("/lease/release?lease=" + word).status, 200);
+  EXPECT_EQ(Page(daemon).value("zeusd_leases_restored_total"), 0) << "its client asked for it";
+
+  EXPECT_EQ(set(daemon.open_lease("?ttl_s=1")).status, 200);
+  EXPECT_TRUE(eventually([&] { return limit_w(sim, 0) == 300 && limit_w(sim, 1) == 300; }));
+  EXPECT_TRUE(eventually([&] { return Page(daemon).value("zeusd_leases_restored_total") == 1; }));
+}
+
 // field failure 15
 TEST(ZeusdMetrics, HaveNoSeriesForDomainsThatAreNotThere) {
   Simulated sim(zone("intel-rapl:0", "package-0", 60) + zone("intel-rapl:0:0", "dram", 10));

@@ -56,6 +56,11 @@ struct Api {
   Optional<abi::GetUnsigned64> throttle{
       lib, {"nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"}};
 
+  // Version 1 fills a shorter structure.
+  Optional<abi::GetProcesses> processes{
+      lib, {"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"}};
+  Optional<abi::GetProcessUtilization> process_utilization{lib, "nvmlDeviceGetProcessUtilization"};
+
   Optional<abi::GetUnsigned> limit{lib, "nvmlDeviceGetPowerManagementLimit"};
   Optional<abi::GetUnsigned> default_limit{lib, "nvmlDeviceGetPowerManagementDefaultLimit"};
   Optional<abi::GetPair> limit_range{lib, "nvmlDeviceGetPowerManagementLimitConstraints"};

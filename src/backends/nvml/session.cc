@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 namespace zeus::nvml {
 namespace {
@@ -27,6 +28,7 @@ const char* advice(abi::Return r) {
 }
 
 constexpr unsigned kUnknownsBeforeAnew = 4;
+constexpr std::chrono::seconds kPatience(5);
 
 }  // namespace
 
@@ -57,17 +59,18 @@ Status Session::start() {
                  "cannot use libnvidia-ml: it lacks " + api.lib.missing().front() +
                      "; update the NVIDIA driver"};
   }
-  const auto failed = [this](const char* what, abi::Return r) {
-    const bool nothing = r == abi::kDriverNotLoaded || r == abi::kLibraryNotFound;
-    return Error{nothing ? Errc::absent : to_errc(r), r,
-                 std::string("cannot ") + what + ": " + api.words(r) + advice(r)};
-  };
-  if (const auto r = api.init(); r != abi::kSuccess) return failed("open NVML", r);
+  if (const auto r = api.init(); r != abi::kSuccess) return cannot("open NVML", r);
   initialised_by_ = fork_generation();
-  if (const auto r = api.count(&count_); r != abi::kSuccess) return failed("count the GPUs", r);
+  if (const auto r = api.count(&count_); r != abi::kSuccess) return cannot("count the GPUs", r);
   gpus_ = std::make_unique<Gpu[]>(count_);
   for (unsigned i = 0; i < count_; ++i) gpus_[i].why = find(i);
   return ok();
+}
+
+Error Session::cannot(const char* what, abi::Return r) const {
+  const bool nothing = r == abi::kDriverNotLoaded || r == abi::kLibraryNotFound;
+  return {nothing ? Errc::absent : to_errc(r), r,
+          std::string("cannot ") + what + ": " + api.words(r) + advice(r)};
 }
 
 abi::Return Session::find(unsigned index) noexcept {
@@ -123,9 +126,10 @@ void Session::fails(unsigned index, abi::Return r) noexcept {
 }
 
 abi::Return Session::open_anew() noexcept {
+  if (released_) return abi::kNotReady;
   if (!back_off_.due()) return abi::kUninitialized;
   back_off_.tried();
-  shut_down();
+  (void)shut_down();
   if (const auto r = api.init(); r != abi::kSuccess) return r;
   initialised_by_ = fork_generation();
   unknowns_ = 0;
@@ -133,9 +137,52 @@ abi::Return Session::open_anew() noexcept {
   return abi::kSuccess;
 }
 
-void Session::shut_down() noexcept {
+abi::Return Session::shut_down() noexcept {
   // A parent's reference is not a child's to give back.
-  if (initialised_by_.exchange(kNobody) == fork_generation()) (void)api.shutdown();
+  const bool ours = initialised_by_.exchange(kNobody) == fork_generation();
+  return ours ? api.shutdown() : abi::kSuccess;
+}
+
+/// Calls `f` where readers open NVML anew, so that none of them does so meanwhile. What was open
+/// counts as closed before it. The result is that of `f`; busy where a reader does not come back.
+template <class F>
+Errc Session::alone(F&& f) {
+  const Instant until = Clock::steady().now() + kPatience;
+  while (true) {
+    bool called = false;
+    guard_.close();
+    const Errc e = guard_.enter([&]() noexcept {
+      called = true;
+      return f();
+    });
+    if (called || Clock::steady().now() >= until) return e;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
+
+Status Session::release() {
+  released_ = true;
+  abi::Return closed = abi::kNotReady;
+  (void)alone([&]() noexcept {
+    closed = shut_down();
+    return Errc::busy;  // It stays closed.
+  });
+  if (closed == abi::kSuccess) return ok();
+  released_ = false;
+  return cannot("let go of NVML", closed);
+}
+
+Status Session::acquire() {
+  if (!released_) return ok();
+  abi::Return opened = abi::kNotReady;
+  (void)alone([&]() noexcept {
+    released_ = false;
+    back_off_.reset();
+    opened = open_anew();
+    return to_errc(opened);
+  });
+  released_ = false;
+  return opened == abi::kSuccess ? ok() : Status(cannot("open NVML again", opened));
 }
 
 }  // namespace zeus::nvml

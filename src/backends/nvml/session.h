@@ -7,6 +7,7 @@
 
 #include "backends/nvml/api.h"
 #include "base/fork_guard.h"
+#include "device/backend.h"
 #include "zeus/sensor.h"
 
 namespace zeus::nvml {
@@ -26,15 +27,18 @@ class BackOff {
 
 /// NVML between init and shutdown, anew in each forked child and after the driver was reloaded.
 /// All sensors and knobs share it. GPUs are told apart by UUID, since numbers may move in a reload.
-class Session {
+class Session final : public Driver {
  public:
   explicit Session(const Host& host) : api(host), simulated_(host.simulated) {}
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
-  ~Session() { shut_down(); }
+  ~Session() override { (void)shut_down(); }
 
   /// Opens NVML for the first time.
   Status start();
+
+  Status release() override;
+  Status acquire() override;
 
   unsigned count() const noexcept { return count_; }
   /// Null where the driver gave none; `why` then says its reason.
@@ -71,7 +75,10 @@ class Session {
   void works(unsigned index) noexcept;
   void fails(unsigned index, abi::Return r) noexcept;
   abi::Return open_anew() noexcept;
-  void shut_down() noexcept;
+  abi::Return shut_down() noexcept;
+  template <class F>
+  Errc alone(F&& f);
+  Error cannot(const char* what, abi::Return r) const;
   abi::Return find(unsigned index) noexcept;
 
   const bool simulated_;
@@ -80,6 +87,7 @@ class Session {
   std::unique_ptr<Gpu[]> gpus_;
   std::atomic<std::uint64_t> initialised_by_{kNobody};  // The fork generation that owes a shutdown.
   std::atomic<unsigned> unknowns_{0};                   // Answers of 999 with no success between.
+  std::atomic<bool> released_{false};                   // On purpose: nobody opens it anew.
   BackOff back_off_;
   ForkGuard guard_;
 };
