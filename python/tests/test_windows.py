@@ -35,6 +35,15 @@ def test_a_block_is_measured(simulated, truth):
     assert monitor.measurement_states == {}
 
 
+def test_every_part_of_a_total_that_the_core_reads_has_an_uncertainty(simulated):
+    simulated("square")
+    with ZeusMonitor().window("step") as w:
+        time.sleep(0.5)
+    assert list(w.uncertainty) == ["gpu:0", "cpu:0", "dram:0"]
+    assert all(known.u_cmp_j > 0 for known in w.uncertainty.values())
+    assert w.total.u_cmp_j > 0 and w.uncertainty["cpu:0"].method == "counter"
+
+
 # weakness E5
 def test_a_block_that_raises_is_measured_and_its_exception_goes_on(simulated):
     simulated("constant")

@@ -84,6 +84,7 @@ class _CountedCPU(rapl.RAPLCPU):
         is_rapl = zone.startswith("intel-rapl:")
         CPU.__init__(self, int(zone.partition(":")[2]) if is_rapl else device.index)
         self.path = _zone_path(zone) if zone and not is_elsewhere() else ""
+        self.device = device  # From it the monitor learns the errors of the counters too.
         self.id = device.id
         self.device = device  # By which a monitor reads it through the core, with its uncertainty.
         self._counters = counters
