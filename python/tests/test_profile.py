@@ -61,6 +61,28 @@ def test_a_trial_is_power_times_time_of_whole_iterations(simulated):
     assert result.temperature_cooled == 90
 
 
+# field failure 195
+def test_a_trial_has_the_energy_of_its_own_time_and_none_of_the_load_before(simulated, truth):
+    square = 'kind = "square", low = 100, high = 500, period = "1s"'
+    simulated(STEADY.replace('kind = "constant", watts = 100', square))
+    monitor = ZeusMonitor()
+    for _ in range(3):
+        calls: list[float] = []
+
+        def target(calls: list[float] = calls) -> None:
+            calls.append(time.monotonic())
+            time.sleep(0.02)
+            calls.append(time.monotonic())
+
+        result = measure(target, monitor, 0.4, 0.1, 5, 1, iteration_duration=0.02)
+        measured = calls[-2 * result.iterations :]
+        (exact_j,) = truth(measured[0], measured[-1]).values()
+        # Two updates of the counter, of 20 ms, and what the window is longer than its calls on a
+        # busy machine: at full power.
+        longer_s = result.total_time - (measured[-1] - measured[0])
+        assert result.total_energy == pytest.approx(exact_j, abs=500 * (2 * 0.02 + longer_s))
+
+
 def test_the_number_of_iterations_is_rounded_up_and_never_zero(simulated):
     simulated(STEADY)
     iteration = Iteration(0.1)
