@@ -5,12 +5,9 @@
 #include <limits>
 #include <utility>
 
+#include "base/numbers.h"
+
 namespace zeus {
-namespace {
-
-double seconds(Duration d) { return std::chrono::duration<double>(d).count(); }
-
-}  // namespace
 
 History::History(SensorInfo info, Duration poll, std::size_t most)
     // A poll or two may come late before a value is no longer believed.
