@@ -1,4 +1,4 @@
-"""Tests inside real frameworks. `scripts/test frameworks` has these; elsewhere nothing is collected."""
+"""Tests inside real frameworks, of `scripts/test frameworks`; elsewhere nothing is collected."""
 
 from __future__ import annotations
 
