@@ -24,7 +24,7 @@ def agree(joules: float, u: float, seconds: float) -> None:
 
 def test_a_loop_of_ones_own_uses_what_its_devices_used(simulated, truth, example, capsys):
     simulated("square")
-    example("plain.py", "--epochs", 6)
+    example("plain.py", "--epochs", 8)
     result = json.loads(capsys.readouterr().out.splitlines()[-1])
     exact = truth(result["begin_s"], result["end_s"])
     for device, energy in result["devices"].items():
@@ -35,7 +35,7 @@ def test_a_loop_of_ones_own_uses_what_its_devices_used(simulated, truth, example
 
 # field failure 151
 def test_ranks_of_a_loop_of_ones_own_share_the_node_and_count_it_once(torchrun):
-    [result] = torchrun(2, str(EXAMPLES / "plain.py"), "--epochs", 8, scenario="constant")
+    [result] = torchrun(2, str(EXAMPLES / "plain.py"), "--epochs", 12, scenario="constant")
     assert list(result["ranks"].values()) == [[0, 1]]
     assert result["accuracy"] > 0.9
     seconds = result["end_s"] - result["begin_s"]
@@ -64,9 +64,9 @@ def check_lightning(logs: list[dict[str, float]], epochs: int) -> None:
 
 def test_lightning_logs_what_a_run_used(simulated, example, tmp_path, capsys):
     simulated("constant")
-    example("with_lightning.py", "--cpu", "--epochs", 4, "--logs", tmp_path)
+    example("with_lightning.py", "--cpu", "--epochs", 8, "--logs", tmp_path)
     logs = rows(tmp_path)
-    check_lightning(logs, 4)
+    check_lightning(logs, 8)
     assert any("eval_energy_time_s" in row for row in logs)
     said = capsys.readouterr().out
     assert "Energy of this training run" in said and "1 x gpu" in said
@@ -96,13 +96,13 @@ def lightning(scenario: str, *arguments: object, **environment: str) -> str:
 
 
 def test_lightning_under_its_other_name_logs_the_same(tmp_path):
-    lightning("constant", "--epochs", 3, "--logs", tmp_path, LIGHTNING="pytorch_lightning")
-    check_lightning(rows(tmp_path), 3)
+    lightning("constant", "--epochs", 8, "--logs", tmp_path, LIGHTNING="pytorch_lightning")
+    check_lightning(rows(tmp_path), 8)
 
 
 # field failure 151
 def test_lightning_on_two_ranks_logs_the_whole_node_once(tmp_path):
-    said = lightning("h100x8", "--epochs", 3, "--devices", 2, "--logs", tmp_path)
+    said = lightning("h100x8", "--epochs", 8, "--devices", 2, "--logs", tmp_path)
     assert "2 x gpu" in said and "2 x cpu" in said and "2 rank(s)" in said
     [train] = [r for r in rows(tmp_path) if "train_energy_j" in r]
     parts = [train[f"train_{kind}_energy_j"] for kind in ("gpu", "cpu", "dram")]
