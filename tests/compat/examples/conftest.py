@@ -27,7 +27,7 @@ runpy.run_path(sys.argv[0], init_globals=names, run_name="__main__")
 @pytest.fixture
 def upstream() -> pathlib.Path:
     checkout = os.environ.get("ZEUS_UPSTREAM")
-    if checkout is None:
+    if not checkout:
         pytest.skip("ZEUS_UPSTREAM does not name a checkout of upstream")
     return pathlib.Path(checkout) / "examples"
 

@@ -62,7 +62,7 @@ def test_training_pushes_energy_and_power_to_a_gateway(run, tmp_path, gateway):
     pytest.importorskip("zeus.metric")
     image = pytest.importorskip("PIL.Image")
     for split in ("train", "val"):
-        for label, color in (("red", (255, 0, 0)), ("blue", (0, 0, 255))) * 1:
+        for label, color in (("red", (255, 0, 0)), ("blue", (0, 0, 255))):
             folder = tmp_path / "images" / split / label
             folder.mkdir(parents=True)
             for i in range(2):
