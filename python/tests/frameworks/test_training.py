@@ -9,6 +9,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from typing import ClassVar
 
 import pytest
 
@@ -124,3 +125,55 @@ def test_a_trainer_of_transformers_logs_what_a_run_used(simulated, example, tmp_
     assert all("step_energy_time_s" in h for h in steps)
     assert [h["epoch_energy_time_s"] for h in history if "epoch_energy_time_s" in h]
     assert "Energy of this training run" in capsys.readouterr().out
+
+
+def test_a_trainer_of_trl_logs_it_too_and_reporters_see_it(simulated, tmp_path):
+    trl = pytest.importorskip("trl")
+    from datasets import Dataset
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, TrainerCallback
+
+    from zeus.callbacks.huggingface import ZeusTrainerCallback
+
+    words = {word: i for i, word in enumerate(["<unk>", "<end>", *"abcdefgh"])}
+    tokenizer = Tokenizer(models.WordLevel(words, unk_token="<unk>"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    fast = PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer, unk_token="<unk>", eos_token="<end>", pad_token="<end>"
+    )
+    config = LlamaConfig(
+        vocab_size=len(words),
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+    )
+
+    class Reporter(TrainerCallback):
+        seen: ClassVar[list[str]] = []
+
+        def on_log(self, args, state, control, logs=None, **_):
+            self.seen.extend(logs)
+
+    simulated("constant")
+    trainer = trl.SFTTrainer(
+        model=LlamaForCausalLM(config),
+        args=trl.SFTConfig(
+            str(tmp_path),
+            max_steps=40,
+            logging_steps=20,
+            use_cpu=True,
+            bf16=False,
+            report_to="none",
+            save_strategy="no",
+            disable_tqdm=True,
+        ),
+        train_dataset=Dataset.from_dict({"text": ["a b c d e f g h"] * 64}),
+        processing_class=fast,
+        callbacks=[Reporter()],
+    )
+    callback = ZeusTrainerCallback.attach(trainer, verbose=False)
+    results = trainer.train().metrics
+    agree(results["train_energy_j"], results["train_energy_u_j"], results["train_energy_time_s"])
+    assert {"step_energy_time_s", "train_energy_j"} <= set(Reporter.seen)
+    assert [window.name for window in callback.windows][-1] == "train"

@@ -11,7 +11,7 @@ import sys
 from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 from transformers import GPT2Config, GPT2LMHeadModel, PreTrainedTokenizerFast
 
-METRIC = '''
+METRIC = """
 import datasets
 import evaluate
 
@@ -25,7 +25,7 @@ class Accuracy(evaluate.Metric):
     def _compute(self, predictions, references):
         equal = sum(told == true for told, true in zip(predictions, references))
         return {"accuracy": equal / len(references)}
-'''
+"""
 
 
 def main(folder: pathlib.Path) -> None:
