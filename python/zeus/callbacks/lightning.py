@@ -18,7 +18,13 @@ else:
         try:
             from lightning.pytorch import Callback
         except ImportError:
-            from pytorch_lightning import Callback
+            try:
+                from pytorch_lightning import Callback
+            except ImportError as error:
+                raise ImportError(
+                    "this callback is for PyTorch Lightning, which cannot be imported "
+                    f"({error}): pip install lightning"
+                ) from error
 
 __all__ = ["ZeusCallback"]
 
