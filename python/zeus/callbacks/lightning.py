@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
 else:
     # One library under two names, whose classes are not each other's: that which is in use.
-    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+    if sys.modules.get("pytorch_lightning") and not sys.modules.get("lightning.pytorch"):
         from pytorch_lightning import Callback
     else:
         try:
