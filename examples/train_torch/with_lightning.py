@@ -46,12 +46,13 @@ def main() -> int:
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data (default: %(default)s)")
     parser.add_argument("--devices", type=int, default=1, help="processes, or GPUs (default: %(default)s)")
     parser.add_argument("--logs", default="logs", help="folder of the logs (default: %(default)s)")
+    parser.add_argument("--cpu", action="store_true", help="train on the processor, even where there is a GPU")
     args = parser.parse_args()
     lightning.seed_everything(0)
     train, test = digits.load()
     trainer = lightning.Trainer(
         max_epochs=args.epochs,
-        accelerator="auto",
+        accelerator="cpu" if args.cpu else "auto",
         devices=args.devices,
         callbacks=[ZeusCallback()],
         logger=CSVLogger(args.logs, name="", version=""),

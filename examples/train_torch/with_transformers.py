@@ -33,6 +33,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--epochs", type=int, default=10, help="passes over the data (default: %(default)s)")
     parser.add_argument("--logs", default="logs", help="folder of the logs (default: %(default)s)")
+    parser.add_argument("--cpu", action="store_true", help="train on the processor, even where there is a GPU")
     args = parser.parse_args()
     train, test = digits.load()
     torch.manual_seed(0)
@@ -47,6 +48,7 @@ def main() -> int:
             eval_strategy="epoch",
             logging_steps=20,
             save_strategy="no",
+            use_cpu=args.cpu,
             report_to="none",
             disable_tqdm=True,
         ),

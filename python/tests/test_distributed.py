@@ -15,6 +15,8 @@ from zeus.distributed import ClusterMeasurement, DeviceEnergy, combine, gather, 
 from zeus.monitor import Measurement, ZeusMonitor
 from zeus.monitor.energy import Uncertain
 
+_HIDDEN = ["transformers", "lightning", "pytorch_lightning"]
+
 
 def gpu(
     rank: int,
@@ -166,3 +168,13 @@ def test_ranks_with_gpus_of_their_own_read_each_its_own(programs):
     out = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     order = json.loads(out)
     assert [one[0] for one in seen] == [order[i] for i in (3, 1, 0, 2)]
+
+
+@pytest.mark.parametrize(
+    "module, wanted", [("huggingface", "transformers"), ("lightning", "lightning")]
+)
+def test_a_callback_without_its_framework_says_what_to_install(module, wanted):
+    code = f"import sys; sys.modules.update(dict.fromkeys({_HIDDEN!r})); import zeus.callbacks."
+    command = [sys.executable, "-c", code + module]
+    said = subprocess.run(command, capture_output=True, text=True, timeout=60).stderr
+    assert f"pip install {wanted}" in said.splitlines()[-1]

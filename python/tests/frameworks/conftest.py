@@ -1,4 +1,4 @@
-"""Tests inside real frameworks. `scripts/test frameworks` has these; elsewhere nothing is collected."""
+"""Tests inside real frameworks, of `scripts/test frameworks`; elsewhere nothing is collected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pathlib
 import runpy
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -23,6 +23,25 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
 
 EXAMPLES = pathlib.Path(__file__).parents[3] / "examples/train_torch"
+
+
+def objects(text: str) -> Iterator[Any]:
+    """The JSON objects in a text. Ranks write to one pipe, and a line may begin in another's."""
+    decoder, place = json.JSONDecoder(), text.find('{"')
+    while place >= 0:
+        found, end = decoder.raw_decode(text, place)
+        yield found
+        place = text.find('{"', end)
+
+
+@pytest.fixture(autouse=True)
+def no_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch finds no GPU, as there is none: it would count those of the simulated NVML."""
+    import torch
+
+    monkeypatch.delenv("PYTORCH_NVML_BASED_CUDA_CHECK", raising=False)
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
 
 
 @pytest.fixture
@@ -79,6 +98,6 @@ def torchrun(tmp_path: pathlib.Path) -> Callable[..., list[Any]]:
             timeout=300,
         )
         assert out.returncode == 0, out.stderr
-        return [json.loads(line) for line in out.stdout.splitlines() if line.startswith("{")]
+        return list(objects(out.stdout))
 
     return run

@@ -7,7 +7,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+try:
+    from transformers import (
+        Trainer,
+        TrainerCallback,
+        TrainerControl,
+        TrainerState,
+        TrainingArguments,
+    )
+except ImportError as error:
+    raise ImportError(
+        f"this callback is for the Trainer of Transformers, which cannot be imported ({error}): "
+        "pip install transformers accelerate"
+    ) from error
 
 from zeus.callbacks._tracker import Tracker, Window, is_first_rank, to_log
 from zeus.monitor import ZeusMonitor

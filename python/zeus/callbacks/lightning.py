@@ -12,13 +12,19 @@ if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
 else:
     # One library under two names, whose classes are not each other's: that which is in use.
-    if "pytorch_lightning" in sys.modules and "lightning.pytorch" not in sys.modules:
+    if sys.modules.get("pytorch_lightning") and not sys.modules.get("lightning.pytorch"):
         from pytorch_lightning import Callback
     else:
         try:
             from lightning.pytorch import Callback
         except ImportError:
-            from pytorch_lightning import Callback
+            try:
+                from pytorch_lightning import Callback
+            except ImportError as error:
+                raise ImportError(
+                    "this callback is for PyTorch Lightning, which cannot be imported "
+                    f"({error}): pip install lightning"
+                ) from error
 
 __all__ = ["ZeusCallback"]
 

@@ -86,7 +86,6 @@ class _CountedCPU(rapl.RAPLCPU):
         self.path = _zone_path(zone) if zone and not is_elsewhere() else ""
         self.device = device  # From it the monitor learns the errors of the counters too.
         self.id = device.id
-        self.device = device  # By which a monitor reads it through the core, with its uncertainty.
         self._counters = counters
         self._package = package
         self._dram = dram
