@@ -108,6 +108,7 @@ def test_an_old_name_calls_what_a_subclass_overrides():
         assert one_named("b")().getName(upper=True) == "B"
 
 
+# field failure 148
 def test_an_alias_of_an_abstract_method_is_not_abstract():
     assert Base.__abstractmethods__ == {"get_name"}
     assert one_named("a")()

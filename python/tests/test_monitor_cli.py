@@ -118,6 +118,18 @@ def test_power_is_printed_each_period_and_integrated_to_both_edges(simulated):
     assert 100 * (seconds - 0.5) <= joules <= 100 * (seconds + 0.05)
 
 
+# field failure 167
+def test_power_that_was_printed_stays_when_it_is_killed(simulated):
+    simulated(STEADY)
+    with running("power", "--update-period", "0.05") as process:
+        lines = read_lines(process, 4)
+        process.kill()
+        rest = process.stdout.read()
+    times = [line[:26] for line in lines + rest.splitlines(keepends=True) if line.endswith("\n")]
+    assert len(times) >= 4 and times == sorted(times)
+    assert rest == "" or rest.endswith("\n")
+
+
 def read_lines(process: subprocess.Popen[str], count: int) -> list[str]:
     """The first lines as they come, not when the process ends."""
     lines: list[str] = []
@@ -145,6 +157,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         ([], "the following arguments are required: energy|power"),
         (["watts"], "invalid choice: 'watts'"),
         (["energy", "--gpu-indices"], "expected at least one argument"),
+        (["energy", "--gpu-indices", "2,3,i:0"], "'2,3,i:0' is no index of a GPU"),
         (["energy", "--gpu-indices", "-1"], "'-1' is no index of a GPU"),
         (["energy", "--gpu-indices", "0", "3"], "there is no GPU 3; this process sees 1"),
         (["power", "--gpu-indices", "3"], "there is no GPU 3; this process sees 1"),
@@ -153,6 +166,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (["power", "--power-domain", "heat"], "invalid choice: 'heat'"),
     ],
 )
+# field failure 174
 def test_wrong_arguments_are_one_sentence_and_status_2(simulated, arguments, message):
     simulated(STEADY)
     done = run(*arguments)

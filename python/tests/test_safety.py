@@ -337,3 +337,43 @@ def test_a_monitor_is_made_and_dropped_a_hundred_times(simulated):
     gc.collect()
     wait_until(lambda: threads(os.getpid()) <= before + 1, "threads pile up")
     assert len(os.listdir("/proc/self/fd")) <= files + 2
+
+
+KILLED = """
+import sys, time
+from zeus.monitor import ZeusMonitor
+monitor = ZeusMonitor(log_file=sys.argv[1])
+for i in range(3):
+    monitor.begin_window(f"w{i}")
+    time.sleep(0.15)
+    monitor.end_window(f"w{i}")
+monitor.begin_window("open")
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+# field failure 153
+# field failure 154
+def test_a_killed_program_leaves_whole_rows_and_nothing_in_the_way(simulated, tmp_path):
+    import subprocess
+    import sys
+
+    simulated("constant")
+    log = tmp_path / "log.csv"
+    command = [sys.executable, "-c", KILLED, str(log)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdout.readline() == "ready\n"
+        # Beside it another one measures, and the same after it is gone.
+        for killed in (False, True):
+            if killed:
+                other.kill()
+                other.wait(timeout=20)
+            monitor = ZeusMonitor()
+            monitor.begin_window("mine")
+            time.sleep(0.25)
+            assert monitor.end_window("mine").gpu_energy[0] > 0
+    text = log.read_text()
+    assert text.endswith("\n")
+    assert [row.split(",")[1] for row in text.splitlines()[1:]] == ["w0", "w1", "w2"]
+    assert all(len(row.split(",")) == 4 for row in text.splitlines())

@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from zeus.monitor._sources import Core
 
 
+# What a number is of, said beside it: none of them is the machine.
+_COVERS = {
+    "gpu": "the board: GPU, its memory and its own supplies",
+    "cpu": "the processor's package, not the machine around it",
+    "dram": "the memory of a package",
+}
+
+
 @dataclass(frozen=True)
 class Uncertain:
     """One device's joules in a window with what is known about their error.
@@ -187,6 +195,11 @@ class Measurement:
             "power": power,
         }
 
+    @property
+    def self_cost_s(self) -> float | None:
+        """Seconds that reading the counters took at both edges; None where nobody took them."""
+        return self._record.self_cost_s if self._record is not None else None
+
     @functools.cached_property
     def total_energy(self) -> float:
         """Joules of all GPUs. Of GPUs only, as upstream's; `energy` is that of everything."""
@@ -262,7 +275,14 @@ class Measurement:
             "begin_unix_s": begin,
             "time_s": _text.finite(self.time),
             "total": self.total.to_dict(),
-            "devices": {name: self.uncertainty[name].to_dict() for name, _ in self._values()},
+            "self_cost_s": self.self_cost_s,
+            "devices": {
+                name: {
+                    **self.uncertainty[name].to_dict(),
+                    "covers": _COVERS[name.partition(":")[0]],
+                }
+                for name, _ in self._values()
+            },
             "soc_mj": dataclasses.asdict(self.soc_energy) if self.soc_energy else None,
         }
 
