@@ -273,9 +273,9 @@ void Streams::take(Topic& topic, const ReadOp& op) {
     return;
   }
   topic.next += topic.period;
-  const Instant at = SteadyClock::now();
-  if (topic.next <= at) {
-    const auto missed = (at - topic.next) / topic.period + 1;
+  const Instant late = SteadyClock::now();
+  if (topic.next <= late) {
+    const auto missed = (late - topic.next) / topic.period + 1;
     missed_ += static_cast<std::uint64_t>(missed);
     topic.next += missed * topic.period;
   }
