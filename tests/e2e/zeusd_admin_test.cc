@@ -86,12 +86,12 @@ TEST_F(ZeusdAdmin, GoesOnInANewAuditLogWhereTheOldOneWasMovedAway) {
 
 TEST_F(ZeusdAdmin, AnswersWhileNobodyReadsItsLogAndSaysHowMuchThatLacks) {
   Daemon daemon(sim);
-  constexpr std::size_t kWrites = 600;  // Each is a line of 200 bytes; the pipe takes 64 KiB.
-  for (std::size_t i = 0; i < kWrites; ++i) {
+  constexpr std::size_t kLines = 600;  // Each is a line of 200 bytes; the pipe takes 64 KiB.
+  for (std::size_t i = 0; i < kLines; ++i) {
     ASSERT_EQ(daemon.set_limit("0", 200000 + static_cast<unsigned>(i)).status, 200) << i;
   }
   EXPECT_EQ(daemon.get("/gpu/get_power").status, 200);
-  EXPECT_EQ(daemon.audit().size(), kWrites);
+  EXPECT_EQ(daemon.audit().size(), kLines);
   // Once it is read again, it says so with the next line.
   std::atomic<bool> over{false};
   std::thread writer([&] {
