@@ -251,7 +251,10 @@ energy = { update = "20ms" }
 
 # field failure 196
 def test_what_measuring_costs_is_told_with_the_result(simulated):
-    simulated('[nvml]\nlatency = "5ms"\n' + WITHOUT_COUNTER.replace("power_usage", "energy") * 2)
+    simulated(
+        '[nvml]\nlatency = "5ms"\n'
+        + WITHOUT_COUNTER.replace("power_usage", "energy = {}\npower_usage") * 2
+    )
     measured = window(ZeusMonitor(), 0.2)
     # Two reads of two GPUs, of 5 ms each.
     assert measured.self_cost_s >= 0.02
