@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
 import pickle
+import shutil
 import subprocess
 import sys
 
@@ -83,3 +86,24 @@ def test_importing_a_module_imports_no_other_package(module):
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_the_version_is_that_of_the_core() -> None:
+    import zeus
+    from zeus import _core
+
+    assert zeus.__version__ == _core.version
+
+
+def test_upstreams_distribution_in_the_same_folder_is_said(tmp_path: pathlib.Path) -> None:
+    import zeus
+
+    shutil.copytree(pathlib.Path(zeus.__file__).parent, tmp_path / "zeus")
+    command = [sys.executable, "-P", "-c", "import zeus"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+    for name, said in (("zeus_cpp-0.1.0.dist-info", False), ("zeus-0.16.0.dist-info", True)):
+        (tmp_path / name).mkdir()
+        done = subprocess.run(
+            command, env=environment, capture_output=True, text=True, check=True, timeout=60
+        )
+        assert ("pip uninstall zeus zeus-cpp" in done.stderr) is said
