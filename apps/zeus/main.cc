@@ -147,6 +147,7 @@ int run_main(int argc, char** argv) {
   add_calibrate(app, globals, verbs);
   add_fleet(app, globals, verbs);
   add_restore(app, globals, verbs);
+  add_serve_proxy(app, globals, verbs);
   strict(app);
   if (argc < 2) {
     (void)write_all(STDERR_FILENO, app.help());

@@ -55,6 +55,7 @@ void add_calibrate(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_fleet(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_processes(CLI::App& app, const Globals& globals, Verbs& verbs);
 void add_restore(CLI::App& app, const Globals& globals, Verbs& verbs);
+void add_serve_proxy(CLI::App& app, const Globals& globals, Verbs& verbs);
 
 /// "--interval" of "-I,--interval".
 std::string long_name(const std::string& names);

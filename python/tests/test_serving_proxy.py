@@ -7,6 +7,7 @@ import itertools
 import json
 import math
 import os
+import pathlib
 import random
 import signal
 import sys
@@ -666,16 +667,22 @@ def test_an_upstream_that_is_no_address_is_refused(url: str) -> None:
         Upstream(url)
 
 
-def test_the_program_measures_a_machine_and_ends_by_a_signal() -> None:
+@pytest.mark.parametrize("by", ["python", "zeus"])
+def test_the_program_measures_a_machine_and_ends_by_a_signal(
+    by: str, programs: pathlib.Path
+) -> None:
     pytest.importorskip("zeus._core")
+    start = [sys.executable, "-m", "zeus.serving.proxy"]
+    if by == "zeus":
+        verb = ["--host", "sim:constant", "serve-proxy", "--python", sys.executable]
+        start = [str(programs / "zeus"), *verb]
 
     async def test() -> None:
         server = await asyncio.start_server(answers_json, "127.0.0.1", 0)
         upstream = server.sockets[0].getsockname()[1]
         program = await asyncio.create_subprocess_exec(
-            sys.executable,
-            *("-m", "zeus.serving.proxy", "--listen", "127.0.0.1:0"),
-            *("--upstream", f"http://127.0.0.1:{upstream}"),
+            *start,
+            *("--listen", "127.0.0.1:0", "--upstream", f"http://127.0.0.1:{upstream}"),
             env={**os.environ, "ZEUS_HOST": "sim:constant"},
             stdout=asyncio.subprocess.PIPE,
         )

@@ -95,7 +95,9 @@ TEST(CommandLine, AnswersEveryMisuseWithOneSentenceAndStatusTwo) {
       {"sim", "run", "square"},
       {"sim", "truth"},
       {"sim", "truth", "/nonexistent"},
-      {"restore", "--journal", "/nonexistent"}};
+      {"restore", "--journal", "/nonexistent"},
+      {"serve-proxy"},
+      {"serve-proxy", "--upstream", "http://127.0.0.1:1", "--python", "/nonexistent/python"}};
   for (const Words& words : misuses) {
     const auto r = zeus(words);
     std::string all;
@@ -154,7 +156,8 @@ TEST(CommandLine, HelpAndVersionOfEveryVerbGoToStandardOutput) {
                                     {"sim", "list"},
                                     {"sim", "run"},
                                     {"sim", "truth"},
-                                    {"restore"}};
+                                    {"restore"},
+                                    {"serve-proxy"}};
   for (Words verb : verbs) {
     verb.emplace_back("--help");
     const auto r = zeus(verb);

@@ -39,6 +39,7 @@ std::string set(long mw, const std::string& lease = {}) {
 std::string open_lease(const Place& place) {
   const std::string answer = place.ask("POST /lease/open?ttl_s=60", "Zeus-Protocol: 1\r\n");
   const auto at = answer.find("\"lease\":\"");
+  EXPECT_NE(at, std::string::npos) << answer;
   return at == std::string::npos ? std::string() : answer.substr(at + 9, 32);
 }
 
