@@ -250,6 +250,8 @@ TEST(ZeusdMetrics, CountTheErrorsOfAZoneAndShowTheOthers) {
   (void)sim.session().fault(f).value();
 
   (void)Page(daemon);
+  std::this_thread::sleep_for(
+      std::chrono::milliseconds(150));  // Longer than one reading stands for all who ask.
   const Page page(daemon);
   EXPECT_EQ(page.values(kJoules, {"domain=\"package\""}).size(), 2U);
   EXPECT_FALSE(page.value(kJoules, {"domain=\"dram\""}));
