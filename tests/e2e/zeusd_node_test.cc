@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "support/daemon.h"
 
