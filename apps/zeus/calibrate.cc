@@ -243,7 +243,7 @@ std::string text_of(const std::vector<Subject>& all, const std::vector<Calibrati
     const std::string gpu = fmt::format("gpu {}", all[i].device->info.index);
     const std::string name = report::printable(all[i].sensor->info.name);
     const auto ms = [](double s) { return s * 1e3; };
-    std::string shape = "", gain = "";
+    std::string shape, gain;
     if (c.coverage) {
       shape = fmt::format("integrates {:.0f} % of the time", 100 * *c.coverage);
     } else if (c.shape) {

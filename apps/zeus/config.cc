@@ -23,7 +23,7 @@ struct Setting {
 };
 
 bool settable(const CLI::Option* option) {
-  const std::string name = option->get_single_name();
+  const std::string& name = option->get_single_name();
   return option->nonpositional() && name != "help" && name != "version";
 }
 

@@ -49,7 +49,10 @@ const Value& ReadOp::value(const Feed* feed, unsigned slot) const noexcept {
   return slot < values.size() ? values[slot] : kNone;
 }
 
-Readers::~Readers() { stop(milliseconds(0)); }
+Readers::~Readers() {
+  // Who stopped it before has waited as long as he would.
+  if (!stopping_) stop(milliseconds(5000));
+}
 
 Feed* Readers::feed(const zeus::Device& device, const zeus::Sensor& sensor) {
   for (Feed& f : feeds_) {

@@ -92,7 +92,7 @@ class Readers {
   static constexpr std::chrono::seconds kGivesUp{4};
 
   Readers() = default;
-  ~Readers();  ///< As stop().
+  ~Readers();  ///< As stop(), of 5 s, where nobody called it.
 
   /// The feed of a sensor's source; made on first use. Before the first submit().
   Feed* feed(const zeus::Device& device, const zeus::Sensor& sensor);
