@@ -137,8 +137,8 @@ python_package() {
     rm -rf -- "$sources"
     mkdir -p "$sources"
     tar xf "$dist"/*.tar.gz -C "$sources" --strip-components 1
-    CCACHE_BASEDIR=$sources "${limiter[@]}" "$python" -m pip wheel -q --no-build-isolation --no-deps \
-      -Cbuild-dir="$sources/build/release" -w "$dist" "$sources" >"$root/build/wheel.log" 2>&1 ||
+    CCACHE_BASEDIR=$sources "${limiter[@]}" "$python" -m build --wheel --no-isolation --outdir "$dist" \
+      -Cbuild-dir="$sources/build/release" "$sources" >"$root/build/wheel.log" 2>&1 ||
       die "the wheel could not be built; see build/wheel.log"
     "$python" -m pip install -q --no-deps --target "$site" "$dist"/*.whl
   ) >&2 || exit 1
