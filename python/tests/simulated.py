@@ -8,7 +8,10 @@ import subprocess
 import sys
 import textwrap
 
-PACKAGE = pathlib.Path(__file__).resolve().parents[1]
+import zeus
+
+# Where the package that is tested lies: in the checkout, or where a wheel was unpacked.
+PACKAGE = pathlib.Path(zeus.__file__).resolve().parents[1]
 SQUARE = """
 [[gpu]]
 model = "Square"
