@@ -43,9 +43,6 @@ inline Duration duration(double s) {
 }
 inline Instant instant(double s) { return Instant(duration(s)); }
 
-const char* name(Errc code) noexcept;  ///< "absent", "denied" ...
-const char* name(DeviceInfo::Kind kind) noexcept;
-
 void bind_errors(nb::module_& m);
 void bind_machine(nb::module_& m);
 void bind_monitor(nb::module_& m);

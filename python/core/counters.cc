@@ -3,6 +3,7 @@
 
 #include "bind.h"
 #include "measure/track.h"
+#include "report/names.h"
 #include "zeus/sampler.h"
 
 namespace zeus::python {
@@ -35,7 +36,8 @@ class Counters {
     const Errc failed = e != Errc::ok ? e : readings.back().error;
     if (failed != Errc::ok) {
       throw Failure(
-          {failed, 0, "cannot read the counter " + sensor.info.name + ": " + name(failed)});
+          {failed, 0,
+           "cannot read the counter " + sensor.info.name + ": " + report::to_string(failed)});
     }
     if (!track.valid()) {
       throw Failure({Errc::lost, 0,

@@ -1,31 +1,9 @@
 #include <exception>
 
 #include "bind.h"
+#include "report/names.h"
 
 namespace zeus::python {
-
-const char* name(Errc code) noexcept {
-  switch (code) {
-    case Errc::ok: return "ok";
-    case Errc::absent: return "absent";
-    case Errc::denied: return "denied";
-    case Errc::unsupported: return "unsupported";
-    case Errc::lost: return "lost";
-    case Errc::busy: return "busy";
-    case Errc::invalid: return "invalid";
-    case Errc::malformed: return "malformed";
-  }
-  return "malformed";
-}
-
-const char* name(DeviceInfo::Kind kind) noexcept {
-  switch (kind) {
-    case DeviceInfo::Kind::gpu: return "gpu";
-    case DeviceInfo::Kind::cpu: return "cpu";
-    case DeviceInfo::Kind::board: return "board";
-  }
-  return "board";
-}
 
 void bind_errors(nb::module_& m) {
   // Two arguments more than the sentence: what a program can act on, and the vendor's own number.
@@ -43,7 +21,7 @@ void bind_errors(nb::module_& m) {
       std::rethrow_exception(p);
     } catch (const Failure& f) {
       const nb::tuple args =
-          nb::make_tuple(f.error.detail, zeus::python::name(f.error.code), f.error.vendor);
+          nb::make_tuple(f.error.detail, report::to_string(f.error.code), f.error.vendor);
       PyErr_SetObject(error_type, args.ptr());
     }
   });

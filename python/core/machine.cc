@@ -6,6 +6,7 @@
 
 #include "bind.h"
 #include "device/backend.h"
+#include "report/names.h"
 #include "zeus/lease.h"
 #include "zeus/profile.h"
 
@@ -95,7 +96,7 @@ std::uint64_t read_raw(const Sensor& sensor) {
   const Errc failed = e != Errc::ok ? e : mine.error;
   if (failed == Errc::ok) return mine.raw;
   throw Failure({failed, 0,
-                 "cannot read the sensor " + sensor.info.name + ": " + name(failed) +
+                 "cannot read the sensor " + sensor.info.name + ": " + report::to_string(failed) +
                      (failed == Errc::denied ? "; run as root or through zeusd" : "")});
 }
 
@@ -106,7 +107,8 @@ std::string describe(const DeviceHandle& d) {
 void bind_device(nb::module_& m) {
   nb::class_<DeviceHandle>(m, "Device", "What one device can report, and what can be set on it.")
       .def("__repr__", &describe)
-      .def_prop_ro("kind", [](const DeviceHandle& d) { return name(d.device->info.kind); })
+      .def_prop_ro("kind",
+                   [](const DeviceHandle& d) { return report::to_string(d.device->info.kind); })
       .def_prop_ro("backend", [](const DeviceHandle& d) { return d.device->info.backend; })
       .def_prop_ro("model", [](const DeviceHandle& d) { return d.device->info.model; })
       .def_prop_ro(
@@ -289,7 +291,7 @@ void bind_machine(nb::module_& m) {
           [](const MachinePtr& machine) {
             std::vector<std::tuple<std::string, std::string, std::string>> problems;
             for (const Problem& p : machine->problems) {
-              problems.emplace_back(p.where, name(p.error.code), p.error.detail);
+              problems.emplace_back(p.where, report::to_string(p.error.code), p.error.detail);
             }
             return problems;
           },

@@ -222,26 +222,6 @@ void bind_record(nb::module_& m) {
           "self_cost_s", [](const Record& r) { return seconds(r.measurement.self_cost); },
           "Time that begin and end spent reading.")
       .def(
-          "values",
-          [](const Record& r) {
-            std::vector<double> joules(r.domains->size());
-            std::transform(r.domains->begin(), r.domains->end(), joules.begin(),
-                           [&](const Domain& d) { return estimate(r.measurement, d.id).value; });
-            return joules;
-          },
-          "Joules of every domain of the monitor, in its order; NaN where there is no number.")
-      .def(
-          "refusals",
-          [](const Record& r) {
-            std::vector<int> codes(r.domains->size());
-            std::transform(r.domains->begin(), r.domains->end(), codes.begin(),
-                           [&](const Domain& d) {
-                             return static_cast<int>(estimate(r.measurement, d.id).refusal);
-                           });
-            return codes;
-          },
-          "Why there is no number, of every domain: n for the reason Rn; 0 where there is one.")
-      .def(
           "estimate",
           [](const Record& r, std::size_t domain) {
             return estimate(r.measurement, r.domain(domain));

@@ -9,6 +9,7 @@
 #include "base/fork_guard.h"
 #include "bind.h"
 #include "measure/history.h"
+#include "report/names.h"
 #include "zeus/sampler.h"
 #include "zeus/timeline.h"
 
@@ -153,7 +154,8 @@ class Watch {
   /// The last failure; empty where the last reading worked.
   std::pair<std::string, std::uint64_t> health(std::size_t sensor) {
     return with(sensor, [](const History& h) {
-      return std::pair(std::string(h.why() == Errc::ok ? "" : name(h.why())), h.failures());
+      return std::pair(std::string(h.why() == Errc::ok ? "" : report::to_string(h.why())),
+                       h.failures());
     });
   }
 

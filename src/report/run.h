@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/names.h"
 #include "zeus/device.h"
 #include "zeus/measurement.h"
 #include "zeus/sampler.h"
@@ -97,9 +98,6 @@ struct Run {
   std::vector<Repetition> runs;
   Overhead overhead;
 };
-
-const char* to_string(Errc code) noexcept;  ///< "absent", "denied" ...
-const char* to_string(DeviceInfo::Kind kind) noexcept;
 
 /// The order in which people look for them: GPUs and what holds them, packages, DRAM, the rest; by
 /// number.

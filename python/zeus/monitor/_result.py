@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from zeus import _core
 from zeus.monitor._measurement import Measurement, Uncertain
-from zeus.monitor._sources import Joules, LazyEstimates
+from zeus.monitor._sources import Joules
 
 if TYPE_CHECKING:
     from zeus.device.soc.common import SoCMeasurement
@@ -99,9 +99,6 @@ def complete(monitor: ZeusMonitor, result: Result, seconds: float, depth: int) -
     silent = [i for i, joules in result.gpu_energy.items() if not joules > 0]
     if not silent:
         return
-    if isinstance(estimates, LazyEstimates) and estimates.all_too_short(silent):
-        warnings.warn(_ZERO, stacklevel=depth)
-        return
     reasons = {i: _refusal(estimates, f"gpu:{i}") for i in silent}
     if any(reason.startswith("R1") or not reason for reason in reasons.values()):
         warnings.warn(_ZERO, stacklevel=depth)
@@ -121,8 +118,6 @@ def _approximate(monitor: ZeusMonitor, index: int, seconds: float) -> Uncertain:
 
 def _refusal(estimates: dict[str, _core.Estimate | Uncertain], name: str) -> str:
     """Why a value is no number; empty where nobody said."""
-    if isinstance(estimates, LazyEstimates):
-        return estimates.refusal(name)
     estimate = estimates.get(name)
     return (estimate.refusal if estimate is not None else "") or ""
 

@@ -163,14 +163,8 @@ class CoreReading:
         core = self._core
         if self._window is None:
             return Joules(core.nothing(), core.reasons())
-        record = self._window.end()
-        values = record.values()
-        gpus, cpus, drams = core._slots.values()
-        tables = {
-            "gpu": {i: values[place] for i, place in gpus},
-            "cpu": {i: values[place] for i, place in cpus},
-            "dram": {i: values[place] for i, place in drams},
-        }
+        record, (gpus, cpus, drams), _ = core.tables.finish(self._window)
+        tables = {"gpu": gpus, "cpu": cpus, "dram": drams}
         known = {}
         if core.missing:
             for kind, table in core.nothing().items():
@@ -193,25 +187,6 @@ class LazyEstimates(dict[str, "_core.Estimate | Uncertain"]):
         super().__init__(known)
         self._record = record
         self._places = places
-        self._codes: list[int] | None = None
-
-    def all_too_short(self, gpus: list[int]) -> bool:
-        """Whether the window was too short for the counter of each of these GPUs."""
-        if len(self) > 0:
-            return False
-        self._codes = codes = self._record.refusals()
-        places = self._places
-        return all([codes[places[f"gpu:{i}"]] == 1 for i in gpus])
-
-    def refusal(self, name: str) -> str:
-        """Why there is no number; "R1" alone where a window was too short for its counter."""
-        if name in self or name not in self._places:
-            estimate = super().get(name)
-            return (estimate.refusal if estimate is not None else "") or ""
-        if self._codes is None:
-            self._codes = self._record.refusals()
-        code = self._codes[self._places[name]]
-        return "R1" if code == 1 else self[name].refusal or ""
 
     def __missing__(self, name: str) -> _core.Estimate:
         self[name] = estimate = self._record.estimate(self._places[name])

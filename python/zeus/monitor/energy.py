@@ -435,8 +435,8 @@ class ZeusMonitor:
     def _log(self, start: float, key: str, measurement: Measurement) -> None:
         if self.log_file is None:
             return
-        name = f'"{key}"' if "," in key or '"' in key else key
-        name = name if name == key else '"' + key.replace('"', '""') + '"'
+        special = any(c in key for c in ',"\r\n')
+        name = '"' + key.replace('"', '""') + '"' if special else key
         cells = [start, name, measurement.time, *measurement.gpu_energy.values()]
         with self._lock:
             self.log_file.write(",".join(str(cell) for cell in cells) + "\n")
