@@ -157,6 +157,20 @@ def test_nothing_at_all_to_measure_is_said_with_reasons(simulated):
     assert monitor.unavailable
 
 
+# field failure 142
+def test_a_machine_without_any_device_is_said_and_measures_no_zero(simulated, monkeypatch):
+    simulated("constant")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    with pytest.warns(
+        UserWarning, match=r"nothing to measure here: .*CUDA_VISIBLE_DEVICES"
+    ) as said:
+        monitor = ZeusMonitor()
+    assert said[0].filename == __file__
+    measured = window(monitor, 0.05)
+    assert measured.gpu_energy == {} and math.isnan(measured.energy)
+    assert measured.to_dict()["total"]["why"] == "nothing was measured"
+
+
 # field failure 171
 def test_no_framework_is_needed(simulated):
     simulated("constant")

@@ -225,6 +225,8 @@ class Measurement:
         correlated (JCGM 100:2008, 5.2.2).
         """
         names = [name for name, _ in self._values()]
+        if not names:
+            return Uncertain.missing("nothing was measured")
         parts = [self.uncertainty[name] for name in names]
         # Of a part without a number the core's sum does not say why it has none.
         if self._sum is not None and not any(part.refusal for part in parts):
@@ -252,7 +254,8 @@ class Measurement:
     def energy(self) -> float:
         """Joules of all that was measured: GPUs, CPU packages and their memory.
 
-        NaN where a part of it is; a system on a chip, whose domains overlap, is not in it.
+        NaN where a part of it is, or nothing was measured; a system on a chip, whose domains
+        overlap, is not in it.
         """
         return self.total.value_j
 

@@ -135,6 +135,10 @@ class ZeusMonitor:
                 raise ValueError(f"there is no CPU package {index}: {self._said()}")
             _ = self.cpus.cpus[index]
 
+        asked = gpu_indices != [] or cpu_indices != []
+        if asked and not (self.gpu_indices or self.cpu_indices or self.soc_is_present):
+            warnings.warn(f"There is nothing to measure here: {self._said()}", stacklevel=2)
+
         self.power_monitor: PowerMonitor | None = None
         self._core, self._objects = self._sources()
         self._only = self._core if self._core_suffices() else None
